@@ -1,0 +1,42 @@
+"""Every registered rule on the same draws."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import consilience as cs
+from consilience.combine import MethodRecord, methods
+from consilience.combine import combine as combine_draws
+from consilience.errors import ConsilienceWarning
+
+# The settings that the papers compare with, where they are not the defaults: their barycenter is a Gaussian.
+PAPERS_OPTIONS: dict[str, dict[str, Any]] = {"gaussian-barycenter": {"output": "gaussian"}}
+
+
+def usable_rules() -> Iterator[MethodRecord]:
+    """Rules that need nothing but draws."""
+    return (record for record in methods() if set(record.needs) <= {"draws"})
+
+
+def kind_of(record: MethodRecord) -> str:
+    """The kind of draws that a rule is given here: inflated where it takes either."""
+    return "inflated" if record.kind == "any" else str(record.kind)
+
+
+def combine(name: str, draws: cs.Subposteriors, seed: int) -> cs.Posterior:
+    """One rule, with the papers' settings; what it warns of is in the posterior's record."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConsilienceWarning)
+        return combine_draws(draws, method=name, seed=seed, **PAPERS_OPTIONS.get(name, {}))
+
+
+def combine_all(draws: Mapping[str, cs.Subposteriors], seed: int) -> Iterator[tuple[str, cs.Posterior]]:
+    """Every usable rule on the draws of its kind; one that refuses says so and is left out."""
+    for record in usable_rules():
+        try:
+            yield record.name, combine(record.name, draws[kind_of(record)], seed)
+        except cs.ConsilienceError as refusal:
+            print(f"{record.name} refused: {refusal}", file=sys.stderr)

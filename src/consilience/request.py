@@ -1,0 +1,121 @@
+"""What was asked of a fit, checked before any work starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from consilience.combine import Combiner, get_combiner
+from consilience.data import SitePartition
+from consilience.engines import Engine, get_engine
+from consilience.errors import InputError, must_be
+from consilience.sample import Sampler, get_sampler
+
+PRECISIONS = ("float32", "float64")
+MISSING = ("refuse", "drop")
+
+
+@dataclass(frozen=True)
+class Request:
+    """Checked settings of one fit."""
+
+    combiner: Combiner
+    sampler: Sampler
+    engine: Engine | None
+    refinements: tuple[str, ...]
+    shards: Any
+    draws: int
+    seed: int
+    missing: str
+    precision: str
+    workers: int | None
+
+    @property
+    def kind(self) -> str:
+        """The target that shards are sampled from."""
+        return "inflated" if self.combiner.kind == "any" else self.combiner.kind
+
+    def settings(self) -> dict[str, Any]:
+        """What a finished run's bits depend on, JSON-able."""
+        shards = self.shards if isinstance(self.shards, int | str) else self.shards.describe()
+        return {
+            "method": self.combiner.name,
+            "options": asdict(self.combiner),  # type: ignore[call-overload]
+            "kind": self.kind,
+            "sampler": {"name": self.sampler.name, **asdict(self.sampler)},  # type: ignore[call-overload]
+            "refine": list(self.refinements),
+            "shards": shards,
+            "draws": self.draws,
+            "seed": self.seed,
+            "missing": self.missing,
+            "precision": self.precision,
+        }
+
+
+def checked_request(
+    *,
+    shards: Any,
+    method: str,
+    options: dict[str, Any],
+    refine: Any,
+    draws: int,
+    seed: int,
+    engine: Any,
+    missing: str,
+    sampler: Any,
+    precision: str,
+    workers: int | None,
+) -> Request:
+    """Check every setting that can be judged without the data."""
+    _check_whole("draws", draws, 1, "The default is 10000.")
+    _check_whole("seed", seed, 0, "Leave it out for 0.")
+    if seed >= 2**32:
+        raise must_be("fit", "seed", "below 2^32", seed, "Choose a smaller one.")
+    if missing not in MISSING:
+        raise must_be("fit", "missing", "'refuse' or 'drop'", missing, "'drop' leaves such rows out.")
+    if precision not in PRECISIONS:
+        raise must_be("fit", "precision", "'float32' or 'float64'", precision, "The default is 'float32'.")
+    return Request(
+        combiner=get_combiner(method, **options),
+        sampler=get_sampler(sampler),
+        engine=None if engine is None else get_engine(engine, workers=workers),
+        refinements=_refinements(refine),
+        shards=_checked_shards(shards),
+        draws=int(draws),
+        seed=int(seed),
+        missing=missing,
+        precision=precision,
+        workers=workers,
+    )
+
+
+def _check_whole(name: str, value: Any, least: int, advice: str) -> None:
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < least:
+        raise must_be("fit", name, f"a whole number, {least} or more", value, advice, InputError)
+
+
+def _checked_shards(shards: Any) -> Any:
+    if shards == "auto" or hasattr(shards, "describe"):
+        return shards
+    if isinstance(shards, str):
+        return SitePartition(shards)
+    advice = "Give a number, 'auto', the name of a column, or a partition such as cs.StratifiedPartition(32)."
+    if isinstance(shards, bool) or not hasattr(shards, "__index__") or shards.__index__() < 1:
+        raise must_be("fit", "shards", "a number of shards, 1 or more", shards, advice)
+    return int(shards)
+
+
+def _refinements(refine: Any) -> tuple[str, ...]:
+    from consilience.refine import get_refinement
+
+    if refine is None:
+        return ()
+    names = (refine,) if isinstance(refine, str) else refine
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise must_be(
+            "fit", "refine", "a name, a list of names, 'auto' or None", refine, "Leave it out for 'auto'."
+        )
+    for name in names:
+        get_refinement(name)
+    return tuple(names)
