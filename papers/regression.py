@@ -15,11 +15,10 @@ from papers.measuring import Reference, measured
 from papers.rules import combine_all
 from papers.tables import Collected
 
-# Rows of the tables that look at the data again after combining: what is fitted, what refines it.
-REFINED: dict[str, dict[str, Any]] = {
-    "swiss, refined (auto)": {"method": "swiss", "refine": "auto"},
-    "recentering, Newton centre": {"method": "recentering", "refine": "newton"},
-}
+# Rows that look at the data again after combining: what combines, what refines. The shards' draws of the first
+# are those that every rule gets.
+SWISS_REFINED = {"swiss, refined (auto)": {"method": "swiss", "refine": "auto"}}
+NEWTON_CENTRE = {"recentering, Newton centre": {"method": "recentering", "refine": "newton"}}
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Sizes:
     ----------
     shards : number of shards
     inflated, subposterior : draws of every shard, by kind
-    full : draws of the runs on all rows, and of the refined fits
+    full : draws of the runs on all rows
     """
 
     shards: int
@@ -54,19 +53,6 @@ def full_data(model: Any, rows: Any, draws: int, seed: int) -> cs.Posterior:
     return fit(model, rows, shards=1, draws=draws, seed=seed).posterior
 
 
-def shard_draws(model: Any, rows: Any, sizes: Sizes, seed: int) -> dict[str, cs.Subposteriors]:
-    """Draws of either kind from one partition, which the seed decides."""
-    kinds = {
-        "inflated": fit(
-            model, rows, shards=sizes.shards, method="swiss", draws=sizes.inflated * sizes.shards, seed=seed
-        ),
-        "subposterior": fit(
-            model, rows, shards=sizes.shards, method="consensus", draws=sizes.subposterior, seed=seed
-        ),
-    }
-    return {kind: found.subposteriors for kind, found in kinds.items()}
-
-
 def one_partition(
     model: Any,
     rows: Any,
@@ -74,17 +60,24 @@ def one_partition(
     reference: np.ndarray,
     seed: int,
     found: Mapping[str, Collected],
+    refined: Mapping[str, Mapping[str, Any]] = SWISS_REFINED,
     **measuring: Any,
 ) -> None:
-    """Every rule, and every refined row, of one partition; `found` may hold tables of parts of the columns.
+    """Every rule and every refined row on one partition, which the seed decides.
 
     The keys of `found` are "" for all parameters, or the name of one that is measured on its own.
     """
-    results = {name: p for name, p in combine_all(shard_draws(model, rows, sizes, seed), seed)}
-    for row, settings in REFINED.items():
-        results[row] = fit(model, rows, shards=sizes.shards, draws=sizes.full, seed=seed, **settings).posterior
-    for row, posterior in results.items():
-        record(row, posterior, reference, found, **measuring)
+    inflated = {"shards": sizes.shards, "draws": sizes.inflated * sizes.shards, "seed": seed}
+    fits = {row: fit(model, rows, **inflated, **how) for row, how in refined.items()}
+    whole = fit(model, rows, shards=sizes.shards, draws=sizes.subposterior, seed=seed, method="consensus")
+    draws = {
+        "inflated": next(iter(fits.values())).subposteriors,
+        "subposterior": whole.subposteriors,
+    }
+    for name, posterior in combine_all(draws, seed):
+        record(name, posterior, reference, found, **measuring)
+    for row, result in fits.items():
+        record(row, result.posterior, reference, found, **measuring)
 
 
 def record(

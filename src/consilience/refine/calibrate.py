@@ -11,8 +11,8 @@ error.
 Guards, each for a failure that was seen without it: the ridge of the regression by leave-one-out;
 eigenvalues of Q clipped to [1/16, 16], left alone where they differ from 1 by noise or where the posterior
 is flat; a shift of at most 3 sd per round, shrunk by its own noise; a step is taken only if the evidence
-bound rises on the same points, else it is halved, else tried again from the curvature of a shrunken cloud;
-more points while what they say is noise; and a last check on points that nothing was fitted to, else the
+bound rises on the same points, else it is halved, else tried again from the curvature of a shrunken cloud,
+or of the mode where the draws lie hopelessly far out; more points while what they say is noise; and a last check on points that nothing was fitted to, else the
 input is returned and flagged.
 
 Assumptions. One affine map mends the draws. Skewness, modes and tails stay as they are. Fails, and says so
@@ -34,12 +34,25 @@ from consilience.draws import Subposteriors
 from consilience.errors import must_be
 from consilience.refine.base import Floats, FreshDraws, Need, Refined, checked_draws
 from consilience.refine.evidence import Gain, evidence_gain
+from consilience.refine.newton import find_mode
 from consilience.refine.pass_back import Evaluation, PassBack
 from consilience.refine.stein import Cloud, SteinFit, fit_scores
-from consilience.refine.steps import MOST_SHIFT, NEAR_LINEAR, Step, affine, errors_wanted, propose, whitened
+from consilience.refine.steps import (
+    FAR_FROM_LINEAR,
+    MOST_SHIFT,
+    NEAR_LINEAR,
+    Step,
+    affine,
+    errors_wanted,
+    propose,
+    whitened,
+)
 
 FRACTIONS = (1.0, 0.5, 0.25)
 SHRUNKEN = 0.25
+NEWTON_STEPS = 12
+# Depth under the mode, in nats, from which draws are given up: this, and half of it for each coordinate.
+HOPELESS_DEPTH = 10.0
 # Evidence of a shift up to which a step that was refused is no reason for concern.
 PLAIN = 25.0
 # Share of points without a finite score beyond which nothing is concluded from the others.
@@ -199,10 +212,12 @@ class _Calibration:
             # What is left is small: it takes more points to say whether a step would mend it.
             state.points = self.settings.max_points
             return True
-        shrunken = None if self.unclear(measured) else self.from_shrunken_cloud(state)
-        if shrunken is not None and self.accept(state, looked, shrunken, measured):
-            measured["from_shrunken_cloud"] = True
-            return True
+        if not self.unclear(measured):
+            for name, other in (("shrunken cloud", self.from_shrunken_cloud), ("mode", self.from_mode)):
+                again = other(state, looked)
+                if again is not None and self.accept(state, looked, again, measured):
+                    measured["from"] = name
+                    return True
         state.outcome = "no step raised the evidence bound"
         if self.unclear(measured):
             state.outcome = "what is left is too small to be told from noise"
@@ -211,7 +226,7 @@ class _Calibration:
     def unclear(self, measured: dict[str, Any]) -> bool:
         """Whether a whole step was refused only because its gain is small and noisy."""
         _, value, error = measured["gains"][0]
-        return bool(np.isfinite(value) and value > -error)
+        return bool(measured["r_squared"] > FAR_FROM_LINEAR and np.isfinite(value) and value > -error)
 
     def measured(self, state: State) -> tuple[Looked, Step] | None:
         """Scores at fresh points; more of them while the correction is neither seen nor excluded."""
@@ -287,7 +302,7 @@ class _Calibration:
         white = [frame.whiten(x) for pair in (points, everywhere) for x in pair]
         return evidence_gain(differences, log_det, fit, *white)
 
-    def from_shrunken_cloud(self, state: State) -> Step | None:
+    def from_shrunken_cloud(self, state: State, looked: Looked) -> Step | None:
         """The step that the curvature at the cloud's centre asks for, as Newton's method would."""
         cloud = state.cloud
         near = cloud.centre + SHRUNKEN * (state.draws[self.fresh.take(self.count)] - cloud.centre)
@@ -296,6 +311,25 @@ class _Calibration:
             return None
         step = propose(fit_scores(*whitened(cloud, evaluation)), self.floor)
         return None if step.idle else step
+
+    def from_mode(self, state: State, looked: Looked) -> Step | None:
+        """The step to the mode and its curvature, for draws that lie hopelessly far out.
+
+        Draws of a posterior lie about d / 2 below its mode in log density. Only where they lie many times
+        deeper is the mode trusted more than the draws: with several modes this would fall into one of them.
+        """
+        best = looked.evaluation.points[int(np.argmax(looked.evaluation.log_density))]
+        peak = find_mode(self.pass_back, best, NEWTON_STEPS)
+        depth = peak.log_density - float(np.median(looked.evaluation.log_density))
+        dimension = len(best)
+        if not peak.found or depth < HOPELESS_DEPTH + HOPELESS_DEPTH / 2 * dimension:
+            return None
+        cloud = state.cloud
+        whitened_covariance = cloud.inverse_root @ peak.covariance @ cloud.inverse_root.T
+        values, vectors = np.linalg.eigh((whitened_covariance + whitened_covariance.T) / 2)
+        if not values[0] > 0:
+            return None
+        return Step(cloud.inverse_root @ (peak.point - cloud.centre), values, vectors)
 
     # -- the end --
 

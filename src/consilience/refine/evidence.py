@@ -25,6 +25,10 @@ from consilience.refine.base import Floats
 from consilience.refine.stein import SteinFit
 
 
+# A quadratic that predicts less than this share of the scores adds noise instead of taking it away.
+LEAST_R_SQUARED = 0.5
+
+
 @dataclass(frozen=True)
 class Gain:
     """Rise of the evidence bound in nats, with its standard error."""
@@ -70,9 +74,10 @@ def evidence_gain(
     """
     if not np.all(np.isfinite(differences)):
         return NEVER
-    predicted = quadratic(fit, after) - quadratic(fit, before)
-    left = differences - predicted
-    everywhere = float(np.mean(quadratic(fit, all_after) - quadratic(fit, all_before)))
+    left, everywhere = differences, 0.0
+    if fit.r_squared > LEAST_R_SQUARED:
+        left = differences - (quadratic(fit, after) - quadratic(fit, before))
+        everywhere = float(np.mean(quadratic(fit, all_after) - quadratic(fit, all_before)))
     error = float(np.std(left, ddof=1) / np.sqrt(len(left))) if len(left) > 1 else np.inf
     return Gain(everywhere + float(np.mean(left)) + log_det, error)
 

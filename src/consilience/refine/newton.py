@@ -4,12 +4,12 @@ Formula. From the draws' mean, u <- u + (H + lambda diag H)^-1 g with the full d
 Hessian H, until the step is under a hundredth of a standard deviation. To third order (Edgeworth) draws with
 mean m and covariance M M' have their mode at m - M kappa / 2, kappa = E[z |z|^2], z = M^-1 (u - m); so
 
-    mean <- mode + M kappa / 2,
+    mean <- mode + A M kappa / 2,
 
-kappa shrunk by its own Monte Carlo noise. The covariance is not touched.
+kappa shrunk by its own Monte Carlo noise, A the least-motion map from the draws' covariance to H^-1, so that
+the offset has the posterior's scale whatever the draws' is. The covariance is not touched.
 
-Assumptions. One mode, and a covariance that is right: with a wrong one the offset between mean and mode is
-scaled wrongly too. Fails where the mode says little about the mean (strong skewness, several modes) or does
+Assumptions. One mode, and draws of the posterior's shape. Fails where the mode says little about the mean (strong skewness, several modes) or does
 not exist; `calibrate` asks for neither and mends the covariance too.
 
 Reference. Wu and Robert (2017), Average of recentred parallel MCMC for big data, remark 1; the offset:
@@ -19,11 +19,12 @@ McCullagh (1987), Tensor methods in statistics, chapter 5 (Edgeworth series).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from consilience.draws import Subposteriors
+from consilience.numerics import least_motion_map
 from consilience.refine.base import Floats, Need, Refined, checked_draws
 from consilience.refine.pass_back import PassBack
 from consilience.refine.stein import Cloud
@@ -32,6 +33,8 @@ from consilience.refine.stein import Cloud
 STEPS = (1.0, 0.5, 0.25, 0.06, 0.015, 0.004, 0.001)
 # Squared length of a step, in standard deviations of the curvature, at which the search stops.
 CLOSE = 1e-4
+# The offset between mean and mode is an expansion in small skewness: no more of it is believed, in sd.
+MOST_OFFSET = 0.5
 
 
 @dataclass(frozen=True)
@@ -68,59 +71,83 @@ class Newton:
         array, weights = checked_draws(self.name, draws, log_weights, pass_back.dimension)
         begun = pass_back.ledger
         cloud = Cloud.of(array, weights)
-        mode, decrement, steps = find_mode(pass_back, cloud.centre, self.max_steps)
+        peak = find_mode(pass_back, cloud.centre, self.max_steps)
         spent = pass_back.ledger.since(begun)
         record: dict[str, Any] = {
             "name": self.name,
-            "rounds": steps,
-            "distance_to_mode": float(np.sqrt(max(decrement, 0.0))),
+            "rounds": peak.steps,
+            "distance_to_mode": float(np.sqrt(peak.decrement)),
             "cost": spent.to_dict(),
         }
-        if not decrement < 1.0:
+        if not peak.found:
             return Refined(
                 array=array,
                 log_weights=weights,
                 notes=("newton: nothing changed: no mode was found",),
                 warnings=(
-                    f"newton: after {steps} steps the search was still {np.sqrt(decrement):.2g} sd from a mode, so "
-                    "the draws were left where they were. Look for a direction that neither data nor prior "
-                    "determine.",
+                    f"newton: after {peak.steps} steps the search was still {np.sqrt(peak.decrement):.2g} sd "
+                    "from a mode, so the draws were left where they were. Look for a direction that neither "
+                    "data nor prior determine.",
                 ),
                 record=record,
             )
-        offset = cloud.root @ mean_less_mode(cloud.whiten(array), weights)
-        shift = mode + offset - cloud.centre
+        offset = mean_less_mode(cloud.whiten(array), weights)
+        offset = offset * min(1.0, MOST_OFFSET / max(float(np.linalg.norm(offset)), 1e-12))
+        scaling = least_motion_map(cloud.covariance, peak.covariance)[0]
+        shift = peak.point + scaling @ (cloud.root @ offset) - cloud.centre
         distance = float(np.linalg.norm(cloud.inverse_root @ shift))
         note = (
-            f"newton: {steps} steps, {spent.full_data_gradients:.0f} full-data gradients: mean moved by "
+            f"newton: {peak.steps} steps, {spent.full_data_gradients:.0f} full-data gradients: mean moved by "
             f"{distance:.2g} sd; covariance as it was"
         )
         return Refined(array + shift, weights, (note,), (), {**record, "shift": distance})
 
 
-def find_mode(pass_back: PassBack, start: Floats, max_steps: int) -> tuple[Floats, float, int]:
-    """Damped Newton search; the point, its squared distance to the mode in standard deviations, steps."""
-    point, decrement = start, np.inf
-    for step in range(max_steps):
-        here = pass_back.scores(point[None])
+class Peak(NamedTuple):
+    """Where a search ended: the point, its log density and curvature, and how far it still is from a mode."""
+
+    point: Floats
+    log_density: float
+    hessian: Floats
+    decrement: float
+    steps: int
+
+    @property
+    def found(self) -> bool:
+        """Whether it is a mode, within one standard deviation."""
+        return bool(self.decrement < 1.0)
+
+    @property
+    def covariance(self) -> Floats:
+        """Inverse of the curvature."""
+        values, vectors, scale = scaled_spectrum(self.hessian)
+        return np.asarray((vectors / values) @ vectors.T / np.outer(scale, scale))
+
+
+def find_mode(pass_back: PassBack, start: Floats, max_steps: int) -> Peak:
+    """Damped Newton search on the full data."""
+    point, here = start, pass_back.scores(start[None])
+    hessian = np.full((len(start), len(start)), np.nan)
+    decrement = np.inf
+    for step in range(max_steps + 1):
         assert here.scores is not None
         hessian = pass_back.negative_hessian(point)
         if not here.finite.all() or not np.all(np.isfinite(hessian)):
-            return point, np.inf, step
-        score = here.scores[0]
+            return Peak(point, -np.inf, hessian, np.inf, step)
         values, vectors, scale = scaled_spectrum(hessian)
-        slope = vectors.T @ (score / scale)
+        slope = vectors.T @ (here.scores[0] / scale)
         direction = (vectors @ (slope / values)) / scale
         decrement = float(slope @ (slope / values))
-        if decrement < CLOSE:
-            return point, decrement, step
+        if decrement < CLOSE or step == max_steps:
+            break
         tried = pass_back.densities(point + np.outer(STEPS, direction))
         heights = np.where(tried.finite, tried.log_density - here.log_density[0], -np.inf)
         best = int(np.argmax(heights))
         if not heights[best] > 0:
-            return point, decrement, step
+            break
         point = tried.points[best]
-    return point, decrement, max_steps
+        here = pass_back.scores(point[None])
+    return Peak(point, float(here.log_density[0]), hessian, decrement, step)
 
 
 def scaled_spectrum(hessian: Floats) -> tuple[Floats, Floats, Floats]:

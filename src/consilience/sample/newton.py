@@ -96,7 +96,9 @@ def _iterate(model: Any, data: ShardData, state: _Search) -> _Search:
     largest = jnp.where(largest > 0, largest, 1.0)
     curvature = jnp.maximum(jnp.abs(values), FLOOR * largest)
     slope = vectors.T @ (score / scale)
-    decrement = jnp.sum(slope**2 / curvature)
+    # Where a row has no density NaN is masked, and the gradient with it: no mode, however flat it looks.
+    possible = jnp.isfinite(jnp.sum(reference.rows) + reference.prior)
+    decrement = jnp.where(possible, jnp.sum(slope**2 / curvature), jnp.inf)
     damped = curvature + state.damping * largest
     concave = values[0] >= -SADDLE * largest
     quiet = decrement < DECREMENT_TOLERANCE

@@ -269,7 +269,8 @@ class ShardSampler:
         again = double.read(work.task)
         points, rounded = trace.some(NUM_CANDIDATES)
         exact = np.asarray(double.programs(again.data).values(again.data, points))
-        error = float(np.std(exact - rounded)) if np.all(np.isfinite(exact - rounded)) else 0.0
+        finite = np.isfinite(exact) & np.isfinite(rounded)
+        error = float(np.std(exact[finite] - rounded[finite])) if finite.any() else 0.0
         if error < ROUNDING_LIMIT:
             return None
         again.started, again.gradients = work.started, work.gradients + 2 * NUM_CANDIDATES

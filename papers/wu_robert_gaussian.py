@@ -1,0 +1,84 @@
+"""Wu and Robert, example 1: mean and variance of a million Gaussian rows, with a posterior in closed form.
+
+X_i ~ N(0, 10), the prior flat in (mu, log sigma), K = 20, 50, 100. A shard with M rows, mean m and sum of
+squares S has, whichever target it samples, sigma^2 ~ c S / chi^2(c M - 1) and mu ~ N(m, sigma^2 / (c M)) with
+c = 1 (sub-posterior: a flat prior to the power 1/K is flat) or c = K (inflated): all are drawn exactly.
+Draws are combined as (mu, log sigma), and compared as (mu, sigma^2), the paper's theta, by the L2 distance
+of joint densities in units of the posterior's standard deviations: in the units of mu and sigma^2 two exact
+samples would be about 10 apart and the paper's 1e-4 could not be reached.
+
+Every rule's result is thinned to 10^5 draws, as the reference and the floor have.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+
+import consilience as cs
+from papers.experiment import Experiment, Settings, main
+from papers.measuring import Reference, measured
+from papers.rules import combine_all
+from papers.tables import Collected, Table
+
+ROWS, DRAWS = 1_000_000, 100_000
+SHARDS = (20, 50, 100)
+# Columns CMC, AR, WS and MP of table 1.
+RULES = ("consensus", "recentering", "weierstrass", "median-posterior")
+PAPER = {
+    20: ("1.0e-4", "1.0e-4", "1.7e-4", "1.1e-3"),
+    50: ("1.5e-4", "1.3e-4", "2.9e-4", "1.5e-3"),
+    100: ("1.5e-4", "2.2e-4", "1.6e-4", "7.3e-4"),
+}
+
+
+def target_draws(rows: np.ndarray, copies: float, draws: int, rng: np.random.Generator) -> np.ndarray:
+    """(draws, 2) of (mu, log sigma) given the rows, each counted `copies` times."""
+    number = copies * len(rows)
+    variance = copies * len(rows) * rows.var() / rng.chisquare(number - 1, size=draws)
+    mean = rows.mean() + np.sqrt(variance / number) * rng.normal(size=draws)
+    return np.column_stack([mean, 0.5 * np.log(variance)])
+
+
+def as_variance(draws: np.ndarray) -> np.ndarray:
+    """(mu, sigma^2) of (mu, log sigma)."""
+    return np.column_stack([draws[:, 0], np.exp(2 * draws[:, 1])])
+
+
+def tables(settings: Settings) -> Sequence[Table]:
+    """L2 distances, one column per number of shards."""
+    rows, draws, numbers = (20_000, 1_000, (4, 8)) if settings.small else (ROWS, DRAWS, SHARDS)
+    found = Collected()
+    for repetition in range(settings.runs):
+        rng = np.random.default_rng([settings.seed, repetition])
+        data = rng.normal(0.0, np.sqrt(10.0), size=rows)
+        reference = Reference(as_variance(target_draws(data, 1, draws, rng)))
+        exact = measured(as_variance(target_draws(data, 1, draws, rng)), reference, joint=True)["l2"]
+        for number in numbers:
+            found.add("floor, exact draws", {str(number): exact})
+            shards = data.reshape(number, -1)
+            # Rules that keep every draw need the K-th part of them from every shard.
+            kinds = {
+                "inflated": [target_draws(x, number, max(draws // number, 100), rng) for x in shards],
+                "subposterior": [target_draws(x, 1, draws, rng) for x in shards],
+            }
+            given = {kind: cs.Subposteriors.of(x, kind=kind) for kind, x in kinds.items()}
+            for name, posterior in combine_all(given, seed=repetition):
+                values = measured(as_variance(posterior.array[:draws]), reference, joint=True)
+                found.add(name, {str(number): values["l2"]})
+        print(f"repetition {repetition + 1}", file=sys.stderr, flush=True)
+    paper: dict[str, dict[str, str]] = {rule: {} for rule in RULES}
+    for number, values in PAPER.items():
+        for rule, value in zip(RULES, values, strict=True):
+            paper[rule][str(number)] = value
+    columns = [str(number) for number in numbers]
+    caption = "L2 distance of joint densities, in standard deviations"
+    return [found.table(caption, columns, paper, titles={c: f"K = {c}" for c in columns})]
+
+
+EXPERIMENT = Experiment("wu_robert_gaussian", "Wu and Robert, example 1, table 1", 5, tables)
+
+if __name__ == "__main__":
+    sys.exit(main(EXPERIMENT))

@@ -1,0 +1,67 @@
+"""Other looks at the data: refinements, one after the other, and the certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from consilience.diagnose import certify
+from consilience.fitted import Fit
+from consilience.preparation import Ready
+from consilience.refine import PassBack, get_refinement
+from consilience.request import Request
+from consilience.sample.shard import ShardTask
+
+
+def refined(request: Request, ready: Ready, tasks: Sequence[ShardTask], result: Fit) -> Fit:
+    """Refine the posterior and certify what came out; each refinement says what it did."""
+    posterior, space = result.posterior, ready.model.space
+    raw, log_weights = posterior.coordinates, posterior.log_weights
+    assert raw is not None
+    coordinates, evaluation = raw, None
+    notes, warnings, records = list(result.notes), list(result.warnings), []
+    pass_back = PassBack(
+        ready.model,
+        ready.fingerprint,
+        tasks,
+        run=None if request.engine is None else request.engine.map,
+        precision=request.precision,
+        reference_point=raw.mean(axis=0),
+    )
+    for name in request.refinements:
+        step = get_refinement(name).refine(
+            coordinates, log_weights, pass_back, result.subposteriors, seed=request.seed
+        )
+        coordinates, log_weights, evaluation = step.array, step.log_weights, step.evaluation
+        notes += step.notes
+        warnings += step.warnings
+        records.append(step.record)
+    certificate = certify(
+        coordinates,
+        pass_back,
+        log_weights=log_weights,
+        names=space.coordinate_names,
+        evaluation=evaluation,
+        raw=raw,
+        subposteriors=result.subposteriors,
+        seed=request.seed,
+    )
+    changed = coordinates is not raw
+    posterior = replace(
+        posterior,
+        array=space.to_user(coordinates) if changed else posterior.array,
+        coordinates=coordinates,
+        log_weights=log_weights,
+        # How well the rule knew its own mean no longer matters once the mean comes from the data's scores.
+        effective_sizes=None if changed else posterior.effective_sizes,
+        info={**posterior.info, "refinements": records, "certificate": certificate.to_dict()},
+    )
+    spent = pass_back.ledger.row_evaluations / result.settings["rows"]
+    return replace(
+        result,
+        posterior=posterior,
+        certificate=certificate,
+        cost=replace(result.cost, full_data_gradients=result.cost.full_data_gradients + spent),
+        notes=tuple(notes),
+        warnings=tuple(warnings),
+    )
