@@ -124,7 +124,7 @@ def tables(settings: Settings) -> Sequence[Table]:
     ]
 
 
-EXPERIMENT = Experiment("swiss_dimension", "SwISS section 4.1, figure 2", 5, tables)
+EXPERIMENT = Experiment("swiss_dimension", "SwISS section 4.1, figure 2", 3, tables)
 
 if __name__ == "__main__":
     sys.exit(main(EXPERIMENT))

@@ -201,7 +201,7 @@ def _cloud(panel: Any, exact: np.ndarray, found: np.ndarray, colour: str) -> Non
     from scipy.ndimage import gaussian_filter
 
     panel.scatter(*found.T, s=3, color=colour, alpha=0.4)
-    heights, x, y = np.histogram2d(*exact.T, bins=150)
+    heights, x, y = np.histogram2d(exact[:, 0], exact[:, 1], bins=150)
     smooth = gaussian_filter(heights, 2.0)
     ordered = np.sort(smooth.ravel())[::-1]
     shares = np.cumsum(ordered) / ordered.sum()

@@ -66,8 +66,8 @@ def tables(settings: Settings) -> Sequence[Table]:
             }
             given = {kind: cs.Subposteriors.of(x, kind=kind) for kind, x in kinds.items()}
             for name, posterior in combine_all(given, seed=repetition):
-                values = measured(as_variance(posterior.array[:draws]), reference, joint=True)
-                found.add(name, {str(number): values["l2"]})
+                l2 = measured(as_variance(posterior.array[:draws]), reference, joint=True)["l2"]
+                found.add(name, {str(number): l2})
         print(f"repetition {repetition + 1}", file=sys.stderr, flush=True)
     paper: dict[str, dict[str, str]] = {rule: {} for rule in RULES}
     for number, values in PAPER.items():
@@ -78,7 +78,7 @@ def tables(settings: Settings) -> Sequence[Table]:
     return [found.table(caption, columns, paper, titles={c: f"K = {c}" for c in columns})]
 
 
-EXPERIMENT = Experiment("wu_robert_gaussian", "Wu and Robert, example 1, table 1", 5, tables)
+EXPERIMENT = Experiment("wu_robert_gaussian", "Wu and Robert, example 1, table 1", 3, tables)
 
 if __name__ == "__main__":
     sys.exit(main(EXPERIMENT))

@@ -42,7 +42,7 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
         name, equals, value = pair.partition("=")
         if not equals or not name.isidentifier():
             raise must_be(
-                "consilience", "--option", "NAME=VALUE", pair, "For example --option weighting=diagonal."
+                "command line", "--option", "NAME=VALUE", pair, "For example --option weighting=diagonal."
             )
         settings[name] = parse_value(value)
     return settings
@@ -64,7 +64,7 @@ def parse_weights(text: str | None) -> list[float] | None:
         return [float(part) for part in text.split(",")]
     except ValueError:
         advice = "For example --weights 0.5,0.25,0.25."
-        raise must_be("consilience", "--weights", "numbers separated by commas", text, advice) from None
+        raise must_be("command line", "--weights", "numbers separated by commas", text, advice) from None
 
 
 def parse_partition(how: str, shards: int | str) -> Any:
@@ -73,9 +73,13 @@ def parse_partition(how: str, shards: int | str) -> Any:
     if name == "random" and not columns:
         return shards
     if name not in ("stratified", "group", "time") or (name != "stratified" and not columns):
-        raise must_be("consilience", "--partition", f"one of {_PARTITIONS}", how, "Correct it.")
+        raise must_be(
+            "command line", "--partition", f"one of {_PARTITIONS}", how, "Write it in one of these ways."
+        )
     if not isinstance(shards, int):
-        raise must_be("consilience", "--shards", f"a number with --partition {name}", shards, "Say how many.")
+        raise must_be(
+            "command line", "--shards", f"a number with --partition {name}", shards, "Say how many."
+        )
     from consilience.data import GroupPartition, StratifiedPartition, TimePartition
 
     if name == "stratified":
@@ -125,10 +129,10 @@ def parse_prior(text: str) -> Any:
         return kind(*positional, **named, validate_args=True)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"consilience: `--prior` {text!r} cannot be made: {error}. See NumPyro's documentation."
+            f"command line: `--prior` {text!r} cannot be made: {str(error).rstrip('.')}. See NumPyro's documentation."
         ) from None
 
 
 def _wrong_prior(text: str) -> Exception:
     advice = "For example --prior 'Normal(0, 10)' or --prior 'distance=Normal(0, 1)'."
-    return must_be("consilience", "--prior", "a NumPyro distribution with numbers", text, advice)
+    return must_be("command line", "--prior", "a NumPyro distribution with numbers", text, advice)

@@ -105,6 +105,8 @@ def fit(
         precision=precision,
         workers=workers,
     )
+    if out is not None:
+        RunDirectory.check(out)
     with ExitStack() as stack:
         shown = stack.enter_context(Progress(progress))
         clock = Stopwatch(shown)

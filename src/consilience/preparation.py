@@ -11,6 +11,9 @@ from consilience.errors import DataError, must_be
 from consilience.request import Request
 from consilience.versions import versions
 
+# Kinds of columns that a log-likelihood in JAX can take.
+NUMERIC = ("number", "integer", "boolean", "array")
+
 
 @dataclass(frozen=True)
 class Ready:
@@ -66,7 +69,8 @@ def prepare(request: Request, model: Any, data: Any) -> Ready:
 def _needed_columns(request: Request, model: Any, source: Source) -> tuple[str, ...]:
     wanted = model.columns
     if wanted is None:
-        wanted = [name for name, kind in source.dtypes.items() if kind != "unsupported"]
+        usable = [name for name, kind in source.dtypes.items() if kind in NUMERIC]
+        wanted = model.columns_read(next(iter(source.scan(usable, 64)))) if usable else ()
     extra = getattr(request.shards, "columns", None) or ()
     column = getattr(request.shards, "column", None)
     return source.require([*wanted, *extra, *([column] if column else [])])

@@ -20,11 +20,13 @@ def refined(request: Request, ready: Ready, tasks: Sequence[ShardTask], result: 
     assert raw is not None
     coordinates, evaluation = raw, None
     notes, warnings, records = list(result.notes), list(result.warnings), []
+    # Short tasks on rows within reach are cheaper in this process than workers started anew for each round.
+    engine = request.engine if request.engine is not None and request.engine.elsewhere else None
     pass_back = PassBack(
         ready.model,
         ready.fingerprint,
         tasks,
-        run=None if request.engine is None else request.engine.map,
+        run=None if engine is None else engine.map,
         precision=request.precision,
         reference_point=raw.mean(axis=0),
     )

@@ -70,6 +70,8 @@ def checked_request(
     """Check every setting that can be judged without the data."""
     _check_whole("draws", draws, 1, "The default is 10000.")
     _check_whole("seed", seed, 0, "Leave it out for 0.")
+    if workers is not None:
+        _check_whole("workers", workers, 1, "Leave it out for one per core.")
     if seed >= 2**32:
         raise must_be("fit", "seed", "below 2^32", seed, "Choose a smaller one.")
     if missing not in MISSING:

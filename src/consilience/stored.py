@@ -7,7 +7,7 @@ from pathlib import Path
 
 from consilience.draws import Subposteriors
 from consilience.draws.files import load
-from consilience.errors import StoreError
+from consilience.errors import StoreError, must_be
 from consilience.fitted import Cost, Fit
 from consilience.store import RunDirectory
 
@@ -15,7 +15,15 @@ from consilience.store import RunDirectory
 def posterior_path(path: str | os.PathLike[str]) -> Path:
     """The file with the draws: the path itself, or the posterior of a run directory."""
     path = Path(path)
-    return path / "posterior.npz" if path.is_dir() else path
+    if not path.exists():
+        raise must_be("compare", "draws", "an existing file or run directory", str(path), "Check the path.")
+    if not path.is_dir():
+        return path
+    posterior = path / "posterior.npz"
+    if not posterior.is_file():
+        advice = f"Run `consilience fit ... --out {path}` to its end, or name a file of draws."
+        raise must_be("compare", "draws", "the directory of a finished run", str(path), advice, StoreError)
+    return posterior
 
 
 def load_fit(path: str | os.PathLike[str]) -> Fit:

@@ -5,8 +5,8 @@ import sys
 import numpy as np
 import pytest
 
-from consilience.draws.files import load, read_draws, write_atomically, write_subposterior
 from consilience.draws import Posterior
+from consilience.draws.files import load, read_draws, write_atomically, write_subposterior
 from consilience.errors import DrawsError, InputError, StoreError
 
 SUFFIXES = [".npz", ".parquet", ".csv", ".nc"]

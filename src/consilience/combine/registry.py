@@ -71,7 +71,7 @@ def option_names(rule: type[Combiner]) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(rule))  # type: ignore[arg-type]
 
 
-def get_combiner(name: str, **options: Any) -> Combiner:
+def get_combiner(name: str, /, **options: Any) -> Combiner:
     """Make a rule from its name and options.
 
     Examples

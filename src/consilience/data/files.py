@@ -131,7 +131,7 @@ def reading(what: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(". ")
         raise must_be(
             what,
             "data",

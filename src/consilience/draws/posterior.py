@@ -123,7 +123,7 @@ class Posterior:
 
     @property
     def draws(self) -> dict[str, np.ndarray]:
-        """{parameter: (N, *shape) array}."""
+        """``{parameter: (N, *shape) array}``."""
         out, start = {}, 0
         for name, shape in self.shapes.items():
             stop = start + int(np.prod(shape))

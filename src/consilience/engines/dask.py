@@ -67,6 +67,11 @@ class DaskEngine:
     survives_worker_death: ClassVar[bool] = True
     ships_tasks: ClassVar[bool] = True
 
+    @property
+    def elsewhere(self) -> bool:
+        """A cluster that is not started here may read rows that this machine cannot."""
+        return self.address is not None or self.client is not None
+
     def map(
         self, task: Task, items: Iterable[Any], *, attempts: int = 3, on_event: OnEvent | None = None
     ) -> Iterator[tuple[int, Any]]:

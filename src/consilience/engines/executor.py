@@ -40,6 +40,11 @@ class ExecutorEngine:
     survives_worker_death: ClassVar[bool] = False
     ships_tasks: ClassVar[bool] = True
 
+    @property
+    def elsewhere(self) -> bool:
+        """Nobody knows where a given executor runs things."""
+        return True
+
     def map(
         self, task: Task, items: Iterable[Any], *, attempts: int = 3, on_event: OnEvent | None = None
     ) -> Iterator[tuple[int, Any]]:

@@ -75,6 +75,11 @@ class ProcessEngine:
     survives_worker_death: ClassVar[bool] = True
     ships_tasks: ClassVar[bool] = True
 
+    @property
+    def elsewhere(self) -> bool:
+        """Workers are of this machine: what they read, this process can read."""
+        return False
+
     def map(
         self, task: Task, items: Iterable[Any], *, attempts: int = 3, on_event: OnEvent | None = None
     ) -> Iterator[tuple[int, Any]]:

@@ -26,6 +26,10 @@ class Engine(Protocol):
     def name(self) -> str:
         """The name that a user gives."""
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether rows may be out of this process's reach, so that every look at them must go there."""
+
     def map(
         self, task: Task, items: Iterable[Any], *, attempts: int = 3, on_event: OnEvent | None = None
     ) -> Iterator[tuple[int, Any]]:

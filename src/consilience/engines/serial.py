@@ -24,6 +24,11 @@ class SerialEngine:
     survives_worker_death: ClassVar[bool] = False
     ships_tasks: ClassVar[bool] = False
 
+    @property
+    def elsewhere(self) -> bool:
+        """Shards are read in this process."""
+        return False
+
     def map(
         self, task: Task, items: Iterable[Any], *, attempts: int = 3, on_event: OnEvent | None = None
     ) -> Iterator[tuple[int, Any]]:

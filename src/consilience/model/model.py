@@ -83,6 +83,26 @@ class Model:
         """Sentences worth a reader's attention."""
         return []
 
+    def columns_read(self, example: Columns) -> tuple[str, ...]:
+        """Columns that the log-likelihood asks for, found by tracing it over a few rows.
+
+        Examples
+        --------
+        >>> import numpyro.distributions as dist
+        >>> model = Model({"mu": dist.Normal(0, 1)}, lambda params, rows: -((rows["y"] - params["mu"]) ** 2))
+        >>> model.columns_read({"y": np.zeros(2), "unused": np.zeros(2)})
+        ('y',)
+        """
+        if self._columns is not None:
+            return self._columns
+        rows = _Recorder(self.rows(example))
+        point = jax.ShapeDtypeStruct((self.space.dimension,), np.dtype(np.float32))
+        try:
+            jax.eval_shape(lambda u: self._log_likelihood(self.space.to_params(u), rows), point)
+        except Exception:  # `validate` says what is wrong, in a sentence
+            return tuple(rows)
+        return tuple(name for name in rows if name in rows.asked)
+
     def prepare(self, scan: Scan) -> Model:
         """Find whatever must be known about all rows before shards are made; here nothing."""
         return self
@@ -178,6 +198,34 @@ class Model:
             "prior": {name: prior_text(prior) for name, prior in self.space.prior.items()},
             "columns": None if self.columns is None else list(self.columns),
         }
+
+
+class _Recorder(dict[str, Any]):
+    """A dict that remembers what it was asked for; whoever walks over it has asked for everything."""
+
+    def __init__(self, rows: Mapping[str, Any]) -> None:
+        super().__init__(rows)
+        self.asked: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self.asked.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.asked.add(name)
+        return super().get(name, default)
+
+    def keys(self) -> Any:
+        self.asked.update(super().keys())
+        return super().keys()
+
+    def values(self) -> Any:
+        self.asked.update(super().keys())
+        return super().values()
+
+    def items(self) -> Any:
+        self.asked.update(super().keys())
+        return super().items()
 
 
 def prior_text(prior: Any) -> str:

@@ -12,8 +12,8 @@ Guards, each for a failure that was seen without it: the ridge of the regression
 eigenvalues of Q clipped to [1/16, 16], left alone where they differ from 1 by noise or where the posterior
 is flat; a shift of at most 3 sd per round, shrunk by its own noise; a step is taken only if the evidence
 bound rises on the same points, else it is halved, else tried again from the curvature of a shrunken cloud,
-or of the mode where the draws lie hopelessly far out; more points while what they say is noise; and a last check on points that nothing was fitted to, else the
-input is returned and flagged.
+or of the mode where the draws lie hopelessly far out; more points while what they say is noise; and a last
+check on points that nothing was fitted to, else the input is returned and flagged.
 
 Assumptions. One affine map mends the draws. Skewness, modes and tails stay as they are. Fails, and says so
 by a low R^2 or by returning its input, for separate modes and for tails without a variance.
@@ -50,6 +50,7 @@ from consilience.refine.steps import (
 
 FRACTIONS = (1.0, 0.5, 0.25)
 SHRUNKEN = 0.25
+REFUSED, SPENT = "no step raised the evidence bound", "its budget is spent"
 NEWTON_STEPS = 12
 # Depth under the mode, in nats, from which draws are given up: this, and half of it for each coordinate.
 HOPELESS_DEPTH = 10.0
@@ -174,10 +175,10 @@ class _Calibration:
             if not self.one_round(state):
                 break
             if self.spent() > self.settings.max_gradients:
-                state.outcome = "still moving when its budget was spent"
+                state.outcome = SPENT
                 break
         else:
-            state.outcome = "still moving after the last round"
+            state.outcome = SPENT
         kept = True
         if state.rounds:
             kept = self.check(state)
@@ -212,13 +213,13 @@ class _Calibration:
             # What is left is small: it takes more points to say whether a step would mend it.
             state.points = self.settings.max_points
             return True
-        if not self.unclear(measured):
+        if not self.unclear(measured) and state.points == self.count:
             for name, other in (("shrunken cloud", self.from_shrunken_cloud), ("mode", self.from_mode)):
                 again = other(state, looked)
                 if again is not None and self.accept(state, looked, again, measured):
                     measured["from"] = name
                     return True
-        state.outcome = "no step raised the evidence bound"
+        state.outcome = REFUSED
         if self.unclear(measured):
             state.outcome = "what is left is too small to be told from noise"
         return False
@@ -266,8 +267,11 @@ class _Calibration:
 
     def accept(self, state: State, looked: Looked, step: Step, measured: dict[str, Any]) -> bool:
         """Take the largest fraction of the step that raises the evidence bound."""
-        before, density_before = looked.evaluation.points, looked.evaluation.log_density
-        for fraction in FRACTIONS:
+        # With more points than usual what is left is small: a whole step, judged by all of them, or none.
+        last = state.points > self.count
+        subset = slice(0, None if last else self.count)
+        before, density_before = looked.evaluation.points[subset], looked.evaluation.log_density[subset]
+        for fraction in FRACTIONS[:1] if last else FRACTIONS:
             moved = step.moved(state.cloud, fraction)
             linear, log_det = affine(state.cloud, moved)
             after = self.pass_back.densities(moved.centre + (before - state.cloud.centre) @ linear.T)
@@ -368,7 +372,8 @@ class _Calibration:
                 "was fitted to, so the combined ones were kept. Their mean and covariance disagree with the "
                 "full data's scores."
             )
-        if state.outcome.startswith(("no step", "still moving")):
+        left = 0.0 if fit is None else np.linalg.norm(fit.intercept) / np.sqrt(len(fit.intercept))
+        if state.outcome == REFUSED or (state.outcome == SPENT and left > 3.0 * self.floor):
             self.warnings.append(f"calibrate: {state.outcome}; an affine map does not mend these draws.")
         record = {
             "name": Calibrate.name,

@@ -24,9 +24,9 @@ import numpy as np
 from consilience.refine.base import Floats
 from consilience.refine.stein import SteinFit
 
-
 # A quadratic that predicts less than this share of the scores adds noise instead of taking it away.
 LEAST_R_SQUARED = 0.5
+CUT_FROM = 0.8
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,18 @@ def evidence_gain(
     if fit.r_squared > LEAST_R_SQUARED:
         left = differences - (quadratic(fit, after) - quadratic(fit, before))
         everywhere = float(np.mean(quadratic(fit, all_after) - quadratic(fit, all_before)))
+    gain = _mean(left, everywhere + log_det)
+    if fit.r_squared <= LEAST_R_SQUARED:
+        # A few hopeless draws gain so much that nothing is sure. With the largest gains cut down the mean is
+        # lower, and surer: what rises nevertheless does rise.
+        cut = _mean(np.minimum(left, np.quantile(left, CUT_FROM)), everywhere + log_det)
+        return cut if cut.rises(gain.value / gain.error if gain.error > 0 else 0.0) else gain
+    return gain
+
+
+def _mean(left: Floats, known: float) -> Gain:
     error = float(np.std(left, ddof=1) / np.sqrt(len(left))) if len(left) > 1 else np.inf
-    return Gain(everywhere + float(np.mean(left)) + log_det, error)
+    return Gain(known + float(np.mean(left)), error)
 
 
 def quadratic(fit: SteinFit, z: Floats) -> Floats:

@@ -9,8 +9,8 @@ mean m and covariance M M' have their mode at m - M kappa / 2, kappa = E[z |z|^2
 kappa shrunk by its own Monte Carlo noise, A the least-motion map from the draws' covariance to H^-1, so that
 the offset has the posterior's scale whatever the draws' is. The covariance is not touched.
 
-Assumptions. One mode, and draws of the posterior's shape. Fails where the mode says little about the mean (strong skewness, several modes) or does
-not exist; `calibrate` asks for neither and mends the covariance too.
+Assumptions. One mode, and draws of the posterior's shape. Fails where the mode says little about the mean
+(strong skewness, several modes) or does not exist; `calibrate` asks for neither and mends the covariance too.
 
 Reference. Wu and Robert (2017), Average of recentred parallel MCMC for big data, remark 1; the offset:
 McCullagh (1987), Tensor methods in statistics, chapter 5 (Edgeworth series).
@@ -33,6 +33,8 @@ from consilience.refine.stein import Cloud
 STEPS = (1.0, 0.5, 0.25, 0.06, 0.015, 0.004, 0.001)
 # Squared length of a step, in standard deviations of the curvature, at which the search stops.
 CLOSE = 1e-4
+# Eigenvalues of the scaled curvature below this share of the largest are taken for flat.
+FLAT = 1e-6
 # The offset between mean and mode is an expansion in small skewness: no more of it is believed, in sd.
 MOST_OFFSET = 0.5
 
@@ -152,9 +154,10 @@ def find_mode(pass_back: PassBack, start: Floats, max_steps: int) -> Peak:
 
 def scaled_spectrum(hessian: Floats) -> tuple[Floats, Floats, Floats]:
     """Absolute eigenvalues of the curvature in its own units, floored: a step is uphill from anywhere."""
-    scale = np.sqrt(np.maximum(np.abs(np.diagonal(hessian)), 1e-300))
+    diagonal = np.abs(np.diagonal(hessian))
+    scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     values, vectors = np.linalg.eigh(hessian / np.outer(scale, scale))
-    values = np.maximum(np.abs(values), 1e-6 * np.max(np.abs(values)))
+    values = np.maximum(np.abs(values), max(FLAT * np.max(np.abs(values)), FLAT**2))
     return values, vectors, scale
 
 

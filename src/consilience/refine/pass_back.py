@@ -183,6 +183,7 @@ class PassBack:
         self._ledger = Ledger()
         self._lock = threading.Lock()
         self._prior_program: Callable[[Any], Any] | None = None
+        self._prior_hessian: Callable[[Any], Any] | None = None
         self._reference_prior = float(self._prior(self.reference[None])[0][0])
 
     @property
@@ -215,7 +216,9 @@ class PassBack:
         points = self._points(np.atleast_2d(np.asarray(point, np.float64)))
         answers = self._ask(points, "precision", float(self.dimension))
         with double_precision():
-            prior = -np.asarray(jax.hessian(self.model.space.log_prior)(points[0]), np.float64)
+            if self._prior_hessian is None:
+                self._prior_hessian = jax.jit(jax.hessian(self.model.space.log_prior))
+            prior = -np.asarray(self._prior_hessian(points[0]), np.float64)
         hessian = prior + _total(answers, "precision")
         return np.asarray((hessian + hessian.T) / 2)
 

@@ -60,7 +60,9 @@ def propose(fit: SteinFit, floor: float, most_shift: float = MOST_SHIFT) -> Step
     (array([0.5]), array([0.25]))
     """
     values, directions = np.linalg.eigh(fit.slope)
-    noise = np.maximum((2.0 + errors_wanted(fit)) * fit.slope_noise(directions), NEGLIGIBLE * floor)
+    noise = np.maximum(
+        (2.0 + errors_wanted(fit)) * fit.slope_noise(directions), NEGLIGIBLE * floor * np.sqrt(len(values))
+    )
     curvature = np.where(np.abs(values) < noise, 1.0, 1.0 - values)
     flat = np.abs(curvature) < FLAT
     precision = np.clip(np.abs(curvature), 1.0 / CLIP, CLIP)

@@ -59,8 +59,8 @@ def write_report(path: str | os.PathLike[str], report: ReportInput) -> Path:
             "write_report",
             "path",
             "a file that can be written",
-            str(target),
-            f"{error.strerror}.",
+            f"{target} ({error.strerror or error})",
+            "Choose another place, change its permissions, or free some space.",
             StoreError,
         ) from error
     finally:

@@ -1,8 +1,9 @@
 """The compiled programs that turn one shard's rows into draws, and their vectorised twins.
 
-Two programs matter: one finds the mode, one runs the chains, tuning the step for as long as it is told to
-and drawing from then on. Each takes the rows as arguments, so that shards of one padded length share one
-compilation. The third compares starting points, and is compiled only where a search has failed.
+Two programs matter: one gives the derivatives that Newton needs, one runs the chains, tuning the step for as
+long as it is told to and drawing from then on. Each takes the rows as arguments, so that shards of one padded
+length share one compilation. The third compares starting points, and is compiled only where a search has
+failed.
 """
 
 from __future__ import annotations
@@ -17,8 +18,7 @@ from blackjax.adaptation.step_size import dual_averaging_adaptation
 
 from consilience.sample.compiling import Program, ProgramCache, program_identity
 from consilience.sample.kernel import Kernel, Sampler
-from consilience.sample.newton import find_mode, values_at
-from consilience.sample.target import Array, ShardData, log_density, reference_at
+from consilience.sample.target import Array, ShardData, derivatives, log_density, reference_at, values_at
 
 
 class Frame(NamedTuple):
@@ -56,12 +56,13 @@ class Block(NamedTuple):
 class Programs:
     """The compiled functions for one model, sampler and precision.
 
-    ``mode(data, start) -> Mode``; ``run(data, frame, chains, noise, plan) -> (Chains, Block)``;
-    ``values(data, points) -> log densities``. Vectorised ones take a leading axis of shards in every argument
-    but the plan.
+    ``derivatives(data, here, there) -> (rise, score, precision)``;
+    ``run(data, frame, chains, noise, plan) -> (Chains, Block)``;
+    ``values(data, points) -> log densities``.
+    Vectorised ones take a leading axis of shards in every argument but the plan.
     """
 
-    mode: Program
+    derivatives: Program
     run: Program
     values: Program
 
@@ -124,7 +125,7 @@ def programs(
             return Program(function, precision, axes if vectorised else None)
 
         return Programs(
-            mode=program(functools.partial(find_mode, model), (0, 0)),
+            derivatives=program(functools.partial(derivatives, model), (0, 0, 0)),
             run=program(functools.partial(_run, model, sampler), (0, 0, 0, 0, None)),
             values=program(functools.partial(values_at, model), (0, 0)),
         )

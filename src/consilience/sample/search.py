@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import numpy as np
 
 from consilience.errors import ShardError
-from consilience.sample.newton import Mode
+from consilience.sample.factor import product, solve_upper
+from consilience.sample.newton import Mode, find_modes
 from consilience.sample.program import Frame, Programs
 
 NUM_CANDIDATES = 16
@@ -43,12 +43,16 @@ class Modes:
         if not self.others:
             return noise
         every = (self.main, *self.others)
-        to_frame = np.linalg.inv(np.asarray(self.main.root, np.float64))
         rows = []
         for chain, z in enumerate(noise):
             mode = every[chain % len(every)]
-            rows.append(to_frame @ (mode.point - self.main.point + mode.root @ z))
+            rows.append(whitened(self.main, mode.point - self.main.point + product(z, mode.root)))
         return np.stack(rows).astype(noise.dtype)
+
+
+def whitened(mode: Mode, gap: np.ndarray) -> np.ndarray:
+    """A difference of points in units of the mode's curvature (its root is an upper triangle)."""
+    return solve_upper(np.asarray(mode.root, np.float64).T, np.asarray(gap, np.float64))
 
 
 def found(mode: Mode) -> bool:
@@ -66,17 +70,40 @@ def simple(mode: Mode) -> bool:
     return found(mode) and usable(mode) and bool(mode.concave)
 
 
-def find_modes(compiled: Programs, data: Any, start: np.ndarray, generator: np.random.Generator) -> Modes:
+def search(compiled: Programs, data: Any, start: np.ndarray, generator: np.random.Generator) -> Modes:
     """Search for the modes of one shard."""
-    first = jax.device_get(compiled.mode(data, start))
-    return (
-        Modes(first, (), float(first.evaluations))
-        if simple(first)
-        else search_on(compiled, data, start, first, generator)
-    )
+    first = one_search(compiled, data, start)
+    if simple(first):
+        return Modes(first, (), float(first.evaluations))
+    return _search_on(compiled, data, start, first, generator)
 
 
-def search_on(
+def one_search(compiled: Programs, data: Any, start: np.ndarray) -> Mode:
+    """Newton's method for one shard."""
+
+    def derivatives(here: np.ndarray, there: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        rise, score, precision = in_double(compiled.derivatives(data, here[0], there[0]))
+        return rise[None], score[None], precision[None]
+
+    return Mode(*(leaf[0] for leaf in find_modes(derivatives, start[None])))
+
+
+def stacked_search(compiled: Programs, data: Any, start: np.ndarray) -> list[Mode]:
+    """Newton's method for a stack of shards in step."""
+
+    def derivatives(here: np.ndarray, there: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return in_double(compiled.derivatives(data, here, there))
+
+    found_modes = find_modes(derivatives, start)
+    return [Mode(*(leaf[i] for leaf in found_modes)) for i in range(len(start))]
+
+
+def in_double(arrays: Any) -> Any:
+    """To NumPy float64."""
+    return tuple(np.asarray(array, np.float64) for array in arrays)
+
+
+def _search_on(
     compiled: Programs, data: Any, start: np.ndarray, first: Mode, generator: np.random.Generator
 ) -> Modes:
     """Go on from a first search that was not enough."""
@@ -91,7 +118,7 @@ def search_on(
             break
         if not found(first) and modes and simple(modes[-1]):
             break
-        mode = jax.device_get(compiled.mode(data, points[candidate]))
+        mode = one_search(compiled, data, points[candidate])
         gradients += float(mode.evaluations)
         if usable(mode):
             modes.append(mode)
@@ -136,5 +163,4 @@ def _distinct(modes: list[Mode], heights: np.ndarray) -> tuple[Mode, tuple[Mode,
 
 
 def _distance(one: Mode, other: Mode) -> float:
-    gap = np.linalg.solve(np.asarray(one.root, np.float64), np.asarray(other.point - one.point, np.float64))
-    return float(np.sqrt(np.mean(gap**2)))
+    return float(np.sqrt(np.mean(whitened(one, other.point - one.point) ** 2)))

@@ -19,7 +19,7 @@ from consilience.sample.newton import DECREMENT_TOLERANCE
 from consilience.sample.program import Block, Chains, Plan, Programs, programs
 from consilience.sample.randomness import stage_generator
 from consilience.sample.rows import pad_rows
-from consilience.sample.search import NUM_CANDIDATES, Modes, find_modes, found
+from consilience.sample.search import NUM_CANDIDATES, Modes, found, search
 from consilience.sample.target import ShardData, powers
 from consilience.sample.trace import Trace, rewhiten
 
@@ -181,7 +181,7 @@ class ShardSampler:
         """Mode, tuning, draws, diagnosis."""
         with on_device(work.data, self.precision) as data:
             compiled = self.programs(data)
-            modes = find_modes(compiled, data, self.start(), self.generator(work, 0))
+            modes = search(compiled, data, self.start(), self.generator(work, 0))
             chains, block = jax.device_get(
                 compiled.run(data, modes.frame, self.first_chains(work, modes), *self.first_plan(work))
             )
@@ -284,8 +284,8 @@ class ShardSampler:
         notes = list(work.notes)
         if not found(mode):
             notes.append(f"Newton stopped {float(np.sqrt(mode.decrement)):.3g} posterior sd from a mode")
-        if int(mode.floored):
-            notes.append(f"{int(mode.floored)} directions of the log density are flat at the mode")
+        if mode.flat:
+            notes.append("the log density is flat in some direction at the mode")
         if modes.others:
             notes.append(f"Newton found {1 + len(modes.others)} modes; the chains start from each of them")
         return {

@@ -70,25 +70,36 @@ def absolute_log_density(model: Any, point: Array, data: ShardData) -> Array:
 HESSIAN_BLOCK = 1 << 23
 
 
-def score_and_precision(
-    model: Any, point: Array, data: ShardData, reference: Reference
-) -> tuple[Array, Array]:
-    """Gradient and negative Hessian of the target at a point.
+def derivatives(model: Any, data: ShardData, here: Array, there: Array) -> tuple[Array, Array, Array]:
+    """Rise of the target from `here` to `there`, and its gradient and negative Hessian there.
 
     The Hessian's columns are found in blocks where a shard is tall, so that they never take more memory than
     a few copies of it.
     """
+    reference = reference_at(model, here, data)
 
-    def score(u: Array) -> Array:
-        return jax.grad(lambda v: log_density(model, v, data, reference))(u)
+    def target(u: Array) -> tuple[Array, Array]:
+        return jax.value_and_grad(lambda v: log_density(model, v, data, reference))(u)
 
-    value, product = jax.linearize(score, point)
-    dimension = point.shape[0]
+    (rise, score), push = jax.linearize(target, there)
+    dimension = there.shape[0]
     columns = max(1, min(dimension, HESSIAN_BLOCK // data.row_weight.shape[0]))
     if columns == dimension:
-        hessian = jax.vmap(product)(jnp.eye(dimension, dtype=point.dtype))
+        hessian = jax.vmap(lambda v: push(v)[1])(jnp.eye(dimension, dtype=there.dtype))
     else:
         blocks = -(-dimension // columns)
-        basis = jnp.eye(blocks * columns, dimension, dtype=point.dtype).reshape(blocks, columns, dimension)
-        hessian = jax.lax.map(jax.vmap(product), basis).reshape(-1, dimension)[:dimension]
-    return value, -(hessian + hessian.T) / 2
+        basis = jnp.eye(blocks * columns, dimension, dtype=there.dtype).reshape(blocks, columns, dimension)
+        hessian = jax.lax.map(jax.vmap(lambda v: push(v)[1]), basis).reshape(-1, dimension)[:dimension]
+    # Where a row has no density NaN is masked, and the gradient with it: nothing there is to be believed.
+    possible = jnp.isfinite(jnp.sum(reference.rows) + reference.prior)
+    return jnp.where(possible, rise, -jnp.inf), score, -(hessian + hessian.T) / 2
+
+
+def values_at(model: Any, data: ShardData, points: Array) -> Array:
+    """Log densities up to a constant at several points, minus infinity where the gradient is not finite."""
+
+    def one(point: Array) -> Array:
+        value, gradient = jax.value_and_grad(lambda u: absolute_log_density(model, u, data))(point)
+        return jnp.where(jnp.all(jnp.isfinite(gradient)), value, -jnp.inf)
+
+    return jax.lax.map(one, points)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from consilience.numerics import symmetric_root
+from consilience.sample.factor import cholesky, covariance, product, solve_lower
 from consilience.sample.program import Block, Chains, Frame
 
 
@@ -35,7 +35,7 @@ class Trace:
     def coordinates(self) -> np.ndarray:
         """Draws in unconstrained coordinates (chains, draws, d), in float64."""
         root, centre = np.asarray(self.frame.root, np.float64), np.asarray(self.frame.centre, np.float64)
-        return self.drawn("positions") @ root.T + centre
+        return product(self.drawn("positions"), root) + centre
 
     def log_density(self) -> np.ndarray:
         return self.drawn("log_density")
@@ -71,14 +71,15 @@ def rewhiten(trace: Trace, generator: np.random.Generator, real: Any) -> tuple[F
     flat = z[usable].reshape(-1, dimension)
     mean = flat.mean(axis=0)
     share = len(flat) / (len(flat) + 5.0 * dimension)
-    covariance = share * np.cov(flat, rowvar=False).reshape(dimension, dimension) + (1 - share) * np.eye(
-        dimension
-    )
-    change = symmetric_root(covariance)[0]
-    last = np.where(usable[:, None], z[:, -1, :], mean + generator.standard_normal(z[:, 0, :].shape) @ change)
-    positions = np.linalg.solve(change, (last - mean).T).T
+    blend = share * covariance(flat) + (1 - share) * np.eye(dimension)
+    change, failed = cholesky(blend)
+    if failed < dimension:  # some coordinate never moved
+        change = np.eye(dimension)
+    fresh = mean + product(generator.standard_normal(z[:, 0, :].shape), change)
+    last = np.where(usable[:, None], z[:, -1, :], fresh)
+    positions = solve_lower(change, last - mean)
     frame = Frame(
-        (np.asarray(trace.frame.centre, np.float64) + old_root @ mean).astype(real),
-        (old_root @ change).astype(real),
+        (np.asarray(trace.frame.centre, np.float64) + product(mean, old_root)).astype(real),
+        product(old_root, change.T).astype(real),
     )
     return frame, positions.astype(real)

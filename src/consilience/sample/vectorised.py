@@ -16,9 +16,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from consilience.sample.program import Frame
 from consilience.sample.rows import lengthened, padded_length
-from consilience.sample.search import Modes, simple
+from consilience.sample.search import Modes, simple, stacked_search
 from consilience.sample.shard import ShardDraws, ShardSampler, ShardTask, Work, blamed_on, on_device
 from consilience.sample.target import ShardData
 from consilience.sample.trace import Trace
@@ -123,15 +122,14 @@ def _run_stack(sampler: ShardSampler, works: Sequence[Work]) -> tuple[list[Modes
     size = len(works)
     with on_device(_stack(works), sampler.precision) as data:
         compiled = sampler.programs(data, vectorised=True)
-        mode = jax.device_get(compiled.mode(data, np.stack([sampler.start()] * size)))
-        lanes = [_lane(mode, i) for i in range(size)]
-        modes = [Modes(lane, (), float(lane.evaluations)) for lane in lanes]
+        starts = np.stack([sampler.start()] * size)
+        modes = [Modes(mode, (), float(mode.evaluations)) for mode in stacked_search(compiled, data, starts)]
         firsts = [sampler.first_chains(work, found) for work, found in zip(works, modes, strict=True)]
         chains = jax.tree.map(lambda *leaves: np.stack(leaves), *firsts)
         noises = [sampler.noise(work, 2) for work in works]
         noise = jax.tree.map(lambda *leaves: np.stack(leaves), *noises)
         plan = sampler.plan(0, sampler.sampler.warmup)
-        frame = Frame(mode.point, mode.root)
+        frame = jax.tree.map(lambda *leaves: np.stack(leaves), *(found.frame for found in modes))
         chains, block = jax.device_get(compiled.run(data, frame, chains, noise, plan))
     traces = [
         Trace(found.frame, _lane(chains, i), [_lane(block, i)], [plan.tuning])

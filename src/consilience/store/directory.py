@@ -17,21 +17,22 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from ..draws.files import write_atomically
-from ..errors import StoreError, must_be
+from ..errors import InputError, StoreError, must_be
 from .files import checksum, explained, plain, read_json, write_arrays, write_json, write_text
 from .lock import LOCK, take_lock
 from .manifest import MANIFEST, compare, read_manifest, write_manifest
+from .place import UNFINISHED, is_new, make_directories, remove_empty, try_writing
 
-# The names that unfinished files have here; what an interruption left of them is removed.
-_UNFINISHED = re.compile(r"^\..+(-[0-9a-f]{8}(\.\w+)?|\.tmp|\.partial)$")
 _SHARD = re.compile(r"^(\d{5,})\.json$")
 
 
@@ -64,6 +65,7 @@ class RunDirectory:
         self.manifest = manifest
         self.warnings: list[str] = []
         self._held = contextlib.ExitStack()
+        self._made: list[Path] | None = None
 
     @classmethod
     def open(
@@ -88,10 +90,10 @@ class RunDirectory:
         """
         path = Path(path)
         wanted = None if manifest is None else plain(manifest)
-        new = _is_new(path)
+        new = is_new(path)
         if new and (wanted is None or not create):
             raise _not_a_run(path)
-        made = _make_directories(path)
+        made = make_directories(path)
         try:
             with contextlib.ExitStack() as stack:
                 warnings = take_lock(path, stack)
@@ -106,13 +108,26 @@ class RunDirectory:
                     wanted = stored
                 run = cls(path, wanted)
                 run.warnings = warnings
+                run._made = made if new else None
                 run._held = stack.pop_all()
                 return run
         except BaseException:
-            for directory in reversed(made):
-                with contextlib.suppress(OSError):
-                    directory.rmdir()
+            remove_empty(made)
             raise
+
+    @classmethod
+    def check(cls, path: str | os.PathLike[str]) -> None:
+        """Refuse a place where no run can be, before any work is done for it; leave it as it was.
+
+        Examples
+        --------
+        >>> RunDirectory.check("/proc/run")
+        Traceback (most recent call last):
+        ...
+        consilience.errors.StoreError: run directory: `path` must be a directory that can be written. ...
+        """
+        is_new(Path(path))
+        try_writing(Path(path))
 
     @classmethod
     def existing(cls, path: str | os.PathLike[str]) -> RunDirectory:
@@ -129,8 +144,22 @@ class RunDirectory:
     def __enter__(self) -> RunDirectory:
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, InputError):
+            self._discard()
         self.close()
+
+    def _discard(self) -> None:
+        """Leave nothing of a run that was refused, unless it is an old one or some of its shards are done."""
+        if self._made is None or self.finished():
+            return
+        for name in (MANIFEST, LOCK):
+            (self.path / name).unlink(missing_ok=True)
+        for directory in (self.rows, self.path / "shards"):
+            shutil.rmtree(directory, ignore_errors=True)
+        remove_empty(self._made)
 
     @property
     def rows(self) -> Path:
@@ -228,49 +257,11 @@ class RunDirectory:
             self.warnings.append(message)
 
 
-def _is_new(path: Path) -> bool:
-    """Say whether there is no run yet; refuse a place that holds something else."""
-    with explained(path):
-        if path.exists() and not path.is_dir():
-            raise must_be(
-                "run directory",
-                "path",
-                "a directory",
-                str(path),
-                "Choose another one with --out.",
-                StoreError,
-            )
-        if not path.exists():
-            return True
-        names = set(os.listdir(path))
-    if MANIFEST in names:
-        return False
-    others = sorted(name for name in names if name != LOCK and not _UNFINISHED.match(name))
-    if others:
-        raise must_be(
-            "run directory",
-            "path",
-            f"empty, new, or the directory of a run (it holds {others[0]} and no {MANIFEST})",
-            str(path),
-            "Choose another one with --out.",
-            StoreError,
-        )
-    return True
-
-
-def _make_directories(path: Path) -> list[Path]:
-    """Make the directory and return what was made, outermost first."""
-    made = [directory for directory in [*reversed(path.parents), path] if not directory.exists()]
-    with explained(path):
-        path.mkdir(parents=True, exist_ok=True)
-    return made
-
-
 def _remove_unfinished(path: Path) -> None:
     for directory in (path, path / "shards"):
         if directory.is_dir():
             for name in os.listdir(directory):
-                if _UNFINISHED.match(name):
+                if UNFINISHED.match(name):
                     (directory / name).unlink(missing_ok=True)
 
 

@@ -13,8 +13,22 @@ In tables (.csv, .parquet) chains are told by a column ``.chain`` (R's posterior
 format. No reader unpickles anything.
 """
 
-from consilience.draws.files.access import load, read_draws, write_posterior, write_subposterior
+from consilience.draws.files.access import (
+    check_destination,
+    load,
+    read_draws,
+    write_posterior,
+    write_subposterior,
+)
 from consilience.draws.files.atomic import write_atomically
 from consilience.draws.files.record import DrawFile
 
-__all__ = ["DrawFile", "load", "read_draws", "write_atomically", "write_posterior", "write_subposterior"]
+__all__ = [
+    "DrawFile",
+    "check_destination",
+    "load",
+    "read_draws",
+    "write_atomically",
+    "write_posterior",
+    "write_subposterior",
+]

@@ -202,16 +202,38 @@ def write_subposterior(
     )
 
 
-def _write(record: DrawFile, path: str | os.PathLike[str]) -> None:
+def check_destination(path: str | os.PathLike[str]) -> None:
+    """Refuse, before there is anything to save, a place where draws cannot be written.
+
+    Examples
+    --------
+    >>> check_destination("posterior.txt")
+    Traceback (most recent call last):
+        ...
+    consilience.errors.StoreError: save: `path` must be a file ending in .npz, .csv, ... Got 'posterior.txt'. ...
+    """
     target = Path(path)
+    _writer(target)
+    if target.suffix.lower() == ".nc":
+        binary.require_arviz(target)
+    write_atomically(target, lambda temporary: temporary.touch(), keep=False)
+
+
+def _writer(target: Path) -> Callable[[DrawFile, Path], None]:
     writer = _WRITERS.get(target.suffix.lower())
     if writer is None:
         raise must_be(
             "save",
             "path",
             f"a file ending in {', '.join(_WRITERS)}",
-            str(path),
+            str(target),
             "Choose the format by the suffix.",
             StoreError,
         )
+    return writer
+
+
+def _write(record: DrawFile, path: str | os.PathLike[str]) -> None:
+    target = Path(path)
+    writer = _writer(target)
     write_atomically(target, lambda temporary: writer(record, temporary))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import uuid
@@ -10,10 +11,14 @@ from pathlib import Path
 
 from consilience.errors import StoreError, must_be
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], None]) -> None:
+
+def write_atomically(
+    path: str | os.PathLike[str], write: Callable[[Path], None], *, keep: bool = True
+) -> None:
     """Let `write` fill a temporary file beside `path`, then give it its name; leave nothing behind when it
-    fails.
+    fails. Without `keep` this is only a trial, and nothing is left behind in any case.
 
     Raises
     ------
@@ -37,9 +42,13 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], None]
         write(temporary)
         with open(temporary, "rb+") as handle:
             os.fsync(handle.fileno())
-        os.replace(temporary, target)
+        if keep:
+            os.replace(temporary, target)
+        else:
+            temporary.unlink()
     except OSError as error:
-        temporary.unlink(missing_ok=True) if temporary.parent.is_dir() else None
+        with contextlib.suppress(OSError):
+            temporary.unlink()
         raise _refusal(target, error) from None
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -49,8 +58,9 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], None]
 def _refusal(target: Path, error: OSError) -> Exception:
     reason = error.strerror or str(error)
     next_step = "Choose another place, or change its permissions."
-    if error.errno in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error):
-        reason, next_step = "a full disk", "Free some space and write again; nothing partial was left."
+    if error.errno in _FULL or "No space left" in str(error):
+        reason = "a full disk" if error.errno != errno.EFBIG else reason
+        next_step = "Free some space and write again; nothing partial was left."
     elif not target.parent.exists():
         reason, next_step = "a directory that does not exist", "Make the directory first."
     return must_be(

@@ -85,7 +85,8 @@ def write_npz(record: DrawFile, temporary: Path) -> None:
 _SLASH, _STAND_IN = "/", "\N{DIVISION SLASH}"
 
 
-def _arviz(path: Path) -> Any:
+def require_arviz(path: Path) -> Any:
+    """Import what netCDF needs, or say what to install."""
     try:
         import arviz
     except ImportError:
@@ -101,7 +102,7 @@ def _arviz(path: Path) -> Any:
 
 
 def read_netcdf(path: Path) -> DrawFile:
-    arviz = _arviz(path)
+    arviz = require_arviz(path)
     try:
         data = arviz.from_netcdf(str(path))
         posterior = data["posterior"]
@@ -140,7 +141,7 @@ def _groups(data: Any) -> list[str]:
 
 def write_netcdf(record: DrawFile, temporary: Path) -> None:
     """Unlike `Posterior.to_arviz`, keep draws as they are: their log weights lie in sample_stats."""
-    _arviz(temporary)
+    require_arviz(temporary)
     lengths = record.chains or (len(record.array),)
     chains = len(lengths) if len(set(lengths)) == 1 else 1
     draws = Posterior(record.array, names=record.column_names, shapes=record.shapes).draws

@@ -12,13 +12,7 @@ import numpyro.distributions as dist
 
 from consilience.model.model import Model
 from consilience.refine import PassBack
-
-try:
-    from consilience.sample.shard import ShardTask
-except ImportError:
-    from collections import namedtuple
-
-    ShardTask = namedtuple("ShardTask", "index label weight reference")
+from consilience.sample.shard import ShardTask
 
 
 @dataclass(frozen=True)
@@ -107,3 +101,54 @@ def nothing(params: dict[str, Any], rows: dict[str, Any]) -> Any:
 def mahalanobis(draws: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> float:
     off = draws.mean(axis=0) - mean
     return float(np.sqrt(off @ np.linalg.solve(covariance, off)))
+
+
+class Bimodal:
+    """Two modes in every coordinate, 30 % and 70 %, as a prior with rows that say nothing."""
+
+    dimension = 2
+
+    @classmethod
+    def pass_back(cls) -> PassBack:
+        weights = np.array([0.3, 0.7], np.float32)
+        mixture = dist.MixtureSameFamily(
+            dist.Categorical(probs=weights), dist.Normal(np.array([-3.0, 3.0], np.float32), 1.0)
+        )
+        return from_prior({"t": mixture.expand([cls.dimension]).to_event(1)})
+
+    @classmethod
+    def draws(cls, number: int, rng: np.random.Generator) -> np.ndarray:
+        shape = (number, cls.dimension)
+        return np.where(rng.uniform(size=shape) < 0.3, -3.0, 3.0) + rng.normal(size=shape)
+
+
+def rare_features(rng: np.random.Generator, rows: int = 100_000) -> dict[str, np.ndarray]:
+    """Section 4.3 of the SwISS paper: five binary features, one of them in a thousandth of the rows."""
+    x = (rng.uniform(size=(rows, 5)) < [1, 0.02, 0.03, 0.05, 0.001]).astype(np.float32)
+    eta = x @ np.array([-3.0, 1.2, -0.5, 0.8, 3.0])
+    y = (rng.uniform(size=rows) < 1 / (1 + np.exp(-eta))).astype(np.float32)
+    return {"x": x, "y": y}
+
+
+def logistic_model(dimension: int) -> Model:
+    return Model({"beta": dist.Normal(0, 10).expand([dimension]).to_event(1)}, logistic)
+
+
+def importance_truth(
+    pass_back: PassBack, number: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance by importance sampling from a t_8 around the mode: nothing that is tested is used."""
+    from consilience.refine.newton import find_mode
+
+    peak = find_mode(pass_back, np.zeros(pass_back.dimension), 30)
+    root = np.linalg.cholesky(peak.covariance)
+    dimension = len(peak.point)
+    z = rng.normal(size=(number, dimension)) / np.sqrt(rng.chisquare(8, size=(number, 1)) / 8)
+    found = pass_back.densities(peak.point + z @ root.T)
+    ratio = found.log_density + 0.5 * (8 + dimension) * np.log1p(np.sum(z**2, axis=1) / 8)
+    weights = np.exp(ratio - ratio.max())
+    weights /= weights.sum()
+    assert 1 / np.sum(weights**2) > 0.2 * number
+    mean = weights @ found.points
+    off = found.points - mean
+    return mean, (off * weights[:, None]).T @ off

@@ -1,0 +1,179 @@
+"""How much memory a fit from a Parquet file takes, when the file is several times larger than it may take.
+
+Run `python -m benchmarks.memory_parquet`. The bound is one shard (its columns as 8-byte numbers) for each worker
+and 500 MB. The file is written a row group at a time and fitted in a fresh process. Memory is what is
+resident, mapped pages of files included: the kernel's own record of the peak (VmHWM; `ru_maxrss` would
+remember the process that started this one), and, looked at every few hundredths of a second, the sum over
+the process and its children, with the stage that it happened in.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measuring import Verdict, in_fresh_process, load, machine, parser, stages, table
+from benchmarks.simulated import formula
+
+MB = 1e6
+ALLOWANCE = 500 * MB
+ROWS, FEATURES, SHARDS, WORKERS = 8_000_000, 30, 400, 2
+
+
+def status_bytes(process: int | str, field: str) -> float:
+    """A number of /proc/PID/status, in bytes; 0 for a process that is gone."""
+    try:
+        text = Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return 0.0
+    lines = [line for line in text.splitlines() if line.startswith(f"{field}:")]
+    return 1024.0 * int(lines[0].split()[1]) if lines else 0.0
+
+
+def children() -> list[str]:
+    """Processes that this one has started."""
+    found: list[str] = []
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            found += (task / "children").read_text().split()
+        except OSError:
+            continue
+    return found
+
+
+class Watch(threading.Thread):
+    """Looks at the memory of this process and its children until told to stop."""
+
+    def __init__(self, every: float = 0.03) -> None:
+        super().__init__(daemon=True)
+        self.every, self.stopped = every, threading.Event()
+        # Seconds; resident bytes of this process and its children; of those, mapped from files.
+        self.seen: list[tuple[float, float, float]] = []
+
+    def run(self) -> None:
+        while not self.stopped.wait(self.every):
+            everybody = [str(os.getpid()), *children()]
+            resident, mapped = (sum(status_bytes(p, f) for p in everybody) for f in ("VmRSS", "RssFile"))
+            self.seen.append((time.perf_counter(), resident, mapped))
+
+    def peaks(self, started: float, seconds: dict[str, float]) -> dict[str, tuple[float, float]]:
+        """The peak of every stage and what of it is mapped; stages follow each other from `started` on."""
+        found, begin = {}, -math.inf
+        for name, end in [("imports", started), *_ends(started, seconds)]:
+            inside = [(resident, mapped) for t, resident, mapped in self.seen if begin <= t < end]
+            if inside:
+                found[name] = max(inside)
+            begin = end
+        return found
+
+
+def _ends(started: float, seconds: dict[str, float]) -> list[tuple[str, float]]:
+    return list(zip(seconds, started + np.cumsum(list(seconds.values())), strict=True))
+
+
+def run_fit(
+    path: str, features: int, shards: int, workers: int, engine: str | None, draws: int
+) -> dict[str, Any]:
+    """One fit under watch, in the process it is called in."""
+    watch = Watch()
+    watch.start()
+    import consilience as cs
+
+    model = cs.glm(formula(features), family="bernoulli")
+    begun = time.perf_counter()
+    fit = cs.fit(
+        model, path, shards=shards, workers=workers, engine=engine, draws=draws, seed=4, progress=False
+    )
+    seconds = time.perf_counter() - begun
+    own = status_bytes(os.getpid(), "VmHWM")
+    watch.stopped.set()
+    watch.join()
+    return {
+        "own": own,
+        "all": max(own, max((resident for _, resident, _ in watch.seen), default=0.0)),
+        "by_stage": watch.peaks(begun, fit.cost.seconds),
+        "seconds": seconds,
+        "stages": fit.cost.seconds,
+        "shard_rows": int(max(fit.shards["rows"])),
+    }
+
+
+def measure(
+    rows: int, features: int, shards: int, workers: int, draws: int, engines: tuple[str | None, ...]
+) -> dict[str, Any]:
+    """Write the file, fit it, and remove it."""
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as directory:
+        path = str(Path(directory) / "rows.parquet")
+        arguments = {"path": path, "rows": rows, "features": features}
+        size = in_fresh_process("simulated:write_parquet", **arguments)["bytes"]
+        runs = {}
+        for engine in engines:
+            busy = load()
+            answer = in_fresh_process(
+                "memory_parquet:run_fit",
+                path=path,
+                features=features,
+                shards=shards,
+                workers=workers,
+                engine=engine,
+                draws=draws,
+            )
+            runs[engine or "threads (default)"] = {**answer, "load": busy}
+    shard = 8.0 * (features + 1) * max(run["shard_rows"] for run in runs.values())
+    return {"file": size, "shard": shard, "bound": shard * workers + ALLOWANCE, "runs": runs}
+
+
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("--rows", type=int)
+    options.add_argument("--shards", type=int)
+    options.add_argument("--draws", type=int, default=10_000)
+    options.add_argument("--engines", nargs="+", choices=["threads", "processes"], default=["threads"])
+    arguments = options.parse_args()
+    rows, features, shards = (20_000, 5, 4) if arguments.small else (ROWS, FEATURES, SHARDS)
+    rows, shards = arguments.rows or rows, arguments.shards or shards
+    engines = tuple(None if name == "threads" else name for name in arguments.engines)
+    print(
+        f"{machine()}; logistic regression, {rows:,} rows x {features} features, {shards} shards, {WORKERS} workers"
+    )
+    found = measure(rows, features, shards, WORKERS, arguments.draws, engines)
+    bound = found["bound"]
+    print(
+        f"file {found['file'] / MB:.0f} MB = {found['file'] / bound:.1f} times the bound; "
+        f"shard {found['shard'] / MB:.1f} MB; bound {bound / MB:.0f} MB"
+    )
+    lines = [
+        (
+            name,
+            f"{run['all'] / MB:.0f}",
+            f"{run['own'] / MB:.0f}",
+            ", ".join(f"{s} {a / MB:.0f} ({m / MB:.0f})" for s, (a, m) in run["by_stage"].items()),
+            f"{run['seconds']:.0f}",
+            stages(run["stages"]),
+            f"{run['load']:.1f}",
+        )
+        for name, run in found["runs"].items()
+    ]
+    headers = [
+        "workers are",
+        "peak MB, all",
+        "peak MB, own process",
+        "peak MB by stage (mapped)",
+        "s",
+        "stages, s",
+        "load",
+    ]
+    print(table(headers, lines))
+    for name, run in found["runs"].items():
+        print(Verdict(f"peak memory over the bound, {name}", run["all"] / bound, 1.0))
+
+
+if __name__ == "__main__":
+    main()
