@@ -11,6 +11,7 @@ from papers.experiment import Experiment, Settings, add_options, report
 # In the order of the page: draws made directly first, regressions after.
 NAMES = (
     "swiss_dimension",
+    "swiss_time",
     "thesis_trivariate",
     "thesis_geometries",
     "wu_robert_gaussian",

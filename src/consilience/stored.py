@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from consilience.diagnose import Certificate
 from consilience.draws import Subposteriors
 from consilience.draws.files import load
 from consilience.errors import StoreError, must_be
@@ -57,6 +58,7 @@ def load_fit(path: str | os.PathLike[str]) -> Fit:
         labels=[record["label"] for record in found["shards"]],
         chain_lengths=[tuple(int(n) for n in arrays["chain_lengths"]) for arrays in shards],
     )
+    certificate = found.get("certificate")
     return Fit(
         posterior=posterior,
         subposteriors=subposteriors,
@@ -64,7 +66,7 @@ def load_fit(path: str | os.PathLike[str]) -> Fit:
         shard_records=tuple(found["shards"]),
         model=found["model"],
         settings=found["settings"],
-        certificate=found.get("certificate"),
+        certificate=None if certificate is None else Certificate.from_dict(certificate),
         notes=tuple(found["notes"]),
         warnings=tuple(found["warnings"]),
     )

@@ -10,7 +10,14 @@ from papers.experiment import Settings, main, run
 from papers.shared_data import VARIABLE, MissingData
 from papers.tables import as_markdown
 
-FAST = ("swiss_dimension", "thesis_trivariate", "thesis_geometries", "wu_robert_gaussian", "wu_robert_beta")
+FAST = (
+    "swiss_dimension",
+    "swiss_time",
+    "thesis_trivariate",
+    "thesis_geometries",
+    "wu_robert_gaussian",
+    "wu_robert_beta",
+)
 SMALL = Settings(runs=1, small=True)
 
 

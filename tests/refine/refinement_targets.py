@@ -25,10 +25,10 @@ class Rows:
         return self.columns
 
 
-def shard_tasks(columns: dict[str, np.ndarray], num_shards: int) -> list[ShardTask]:
-    """Unequal shards of given rows."""
+def shard_tasks(columns: dict[str, np.ndarray], num_shards: int, *, even: bool = False) -> list[ShardTask]:
+    """Shards of given rows, unequal unless they shall be even."""
     total = len(next(iter(columns.values())))
-    edges = np.linspace(0, 1, num_shards + 1) ** 1.2 * total
+    edges = np.linspace(0, 1, num_shards + 1) ** (1.0 if even else 1.2) * total
     edges = edges.round().astype(int)
     return [
         ShardTask(b, f"part {b}", (high - low) / total, Rows({k: v[low:high] for k, v in columns.items()}))
@@ -128,6 +128,13 @@ def rare_features(rng: np.random.Generator, rows: int = 100_000) -> dict[str, np
     eta = x @ np.array([-3.0, 1.2, -0.5, 0.8, 3.0])
     y = (rng.uniform(size=rows) < 1 / (1 + np.exp(-eta))).astype(np.float32)
     return {"x": x, "y": y}
+
+
+def merged(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Equal rows counted: the same likelihood from a handful of rows."""
+    table = np.column_stack([columns["x"], columns["y"]])
+    rows, counts = np.unique(table, axis=0, return_counts=True)
+    return {"x": rows[:, :-1], "y": rows[:, -1], "row_weight": counts.astype(np.float64)}
 
 
 def logistic_model(dimension: int) -> Model:

@@ -35,7 +35,7 @@ def test_skewed_draws_keep_the_offset_of_their_mean() -> None:
 
 
 def test_search_survives_a_bad_start() -> None:
-    pass_back = pass_back_of(logistic_model(5), rare_features(np.random.default_rng(0), 20_000), 4)
+    pass_back = pass_back_of(logistic_model(5), rare_features(np.random.default_rng(0), 20_000), 4, even=True)
     peaks = [find_mode(pass_back, start, 40) for start in (np.zeros(5), np.full(5, 8.0), np.full(5, -8.0))]
     assert all(peak.found for peak in peaks)
     for peak in peaks[1:]:

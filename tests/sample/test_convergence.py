@@ -36,7 +36,7 @@ def test_healthy_chains_are_rarely_stopped(length, dimension, rho):
 
 
 @pytest.mark.parametrize("length", [79, 500])
-@pytest.mark.parametrize(("what", "size"), [("place", 1.0), ("place", 3.0), ("spread", 4.0)])
+@pytest.mark.parametrize(("what", "size"), [("place", 1.5), ("place", 6.0), ("spread", 4.0)])
 def test_one_chain_elsewhere_is_noticed_and_its_coordinate_named(length, what, size):
     rng = np.random.default_rng(1)
     noticed = 0

@@ -33,7 +33,7 @@ Hermite polynomials: McCullagh (1987), Tensor methods in statistics, chapter 5.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,6 +105,25 @@ class Certificate:
 
     def __str__(self) -> str:
         return self.text
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Certificate:
+        """Read back what `to_dict` gave."""
+
+        def number(value: float | None) -> float:
+            return np.nan if value is None else value
+
+        values: dict[str, Any] = dict(stored)
+        for name, value in stored.items():
+            if name == "names":
+                values[name] = tuple(value)
+            elif name == "escape":
+                values[name] = None if value is None else Escape(**value)
+            elif isinstance(value, list):
+                values[name] = np.array([number(x) for x in value])
+            elif value is None:
+                values[name] = np.nan
+        return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able: arrays become lists, numbers that are not finite None."""

@@ -16,7 +16,15 @@ from typing import Any
 import numpy as np
 
 from consilience.errors import DataError, ModelError, must_be
-from consilience.model.evaluation import Evaluator, frame_of, identity, is_categorical, unusable, unwrapped
+from consilience.model.evaluation import (
+    Evaluator,
+    frame_of,
+    identity,
+    is_categorical,
+    refuse_spoilt_numbers,
+    unusable,
+    unwrapped,
+)
 from consilience.model.formula import ParsedFormula
 from consilience.model.transforms import NotReady, Recorder, fixed_context
 
@@ -222,6 +230,9 @@ class _Search:
 
     def close(self) -> Design:
         """Let formulaic lay the columns out on a frame that holds every level."""
+        for name, levels in self.levels.items():
+            if name in self.formula.columns:  # C(name) says that they are groups
+                refuse_spoilt_numbers(name, levels)
         from formulaic import ModelSpec
         from formulaic.errors import DataMismatchWarning
 

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
-from consilience.errors import ModelError, must_be
+from consilience.errors import DataError, ModelError, must_be
 
-__all__ = ["Evaluator", "frame_of", "identity", "is_categorical", "unusable", "unwrapped"]
+__all__ = [
+    "Evaluator",
+    "frame_of",
+    "identity",
+    "is_categorical",
+    "refuse_spoilt_numbers",
+    "unusable",
+    "unwrapped",
+]
+
+# A column of text with this many levels, of which this share are numbers, was meant as numbers.
+_MANY_LEVELS = 20
+_MOSTLY = 0.9
 
 Columns = dict[str, np.ndarray]
 
@@ -82,3 +95,31 @@ def is_categorical(value: Any) -> bool:
     if isinstance(plain, pd.Series):
         return plain.dtype in ("object", "str") or isinstance(plain.dtype, pd.CategoricalDtype)
     return isinstance(plain, np.ndarray) and plain.dtype.kind in "OUS"
+
+
+def refuse_spoilt_numbers(name: str, levels: Collection[Any]) -> None:
+    """Refuse text among numbers: one odd entry makes a column of numbers into one of hundreds of groups.
+
+    Examples
+    --------
+    >>> refuse_spoilt_numbers("income", [*map(str, range(50)), "unknown"])
+    Traceback (most recent call last):
+        ...
+    consilience.errors.DataError: glm: `income` must be numbers in every row, or groups.
+    Got 'unknown' besides 50 different numbers. Mend such entries, or write C(income) if these are groups.
+    """
+    odd = sorted(str(level) for level in levels if not _is_number(level))
+    numbers = len(levels) - len(odd)
+    if odd and len(levels) > _MANY_LEVELS and numbers >= _MOSTLY * len(levels):
+        raise DataError(
+            f"glm: `{name}` must be numbers in every row, or groups. Got {odd[0]!r} besides {numbers:,} different "
+            f"numbers. Mend such entries, or write C({name}) if these are groups."
+        )
+
+
+def _is_number(level: Any) -> bool:
+    try:
+        float(level)
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -54,7 +54,7 @@ REFUSED, SPENT = "no step raised the evidence bound", "its budget is spent"
 NEWTON_STEPS = 12
 # Depth under the mode, in nats, from which draws are given up: this, and half of it for each coordinate.
 HOPELESS_DEPTH = 10.0
-# Evidence of a shift up to which a step that was refused is no reason for concern.
+# Evidence of a shift per coordinate up to which a step that was refused is no reason for concern.
 PLAIN = 25.0
 # Share of points without a finite score beyond which nothing is concluded from the others.
 MOST_NON_FINITE = 0.1
@@ -224,6 +224,11 @@ class _Calibration:
             state.outcome = "what is left is too small to be told from noise"
         return False
 
+    def far(self, fit: SteinFit) -> bool:
+        """Whether the scores say beyond doubt that the mean is off by what can be seen."""
+        size = float(np.linalg.norm(fit.intercept)) / np.sqrt(len(fit.intercept))
+        return size > 3.0 * self.floor and fit.shift_evidence() > PLAIN * len(fit.intercept)
+
     def unclear(self, measured: dict[str, Any]) -> bool:
         """Whether a whole step was refused only because its gain is small and noisy."""
         _, value, error = measured["gains"][0]
@@ -372,8 +377,7 @@ class _Calibration:
                 "was fitted to, so the combined ones were kept. Their mean and covariance disagree with the "
                 "full data's scores."
             )
-        left = 0.0 if fit is None else np.linalg.norm(fit.intercept) / np.sqrt(len(fit.intercept))
-        if state.outcome == REFUSED or (state.outcome == SPENT and left > 3.0 * self.floor):
+        if state.outcome in (REFUSED, SPENT) and fit is not None and self.far(fit):
             self.warnings.append(f"calibrate: {state.outcome}; an affine map does not mend these draws.")
         record = {
             "name": Calibrate.name,

@@ -24,8 +24,9 @@ import numpy as np
 from consilience.refine.base import Floats
 from consilience.refine.stein import SteinFit
 
-# A quadratic that predicts less than this share of the scores adds noise instead of taking it away.
-LEAST_R_SQUARED = 0.5
+# A quadratic that predicts less than this share of the scores adds noise instead of taking it away, and in
+# tails without scores its mean over all draws is wrong.
+LEAST_R_SQUARED = 0.8
 CUT_FROM = 0.8
 
 

@@ -141,7 +141,8 @@ class PassBack:
     precision : "float32" or "float64"
         Of rows and points.
     reference_point : (d,) array, optional
-        What log densities are differences from, best a point of high density; the model's start by default.
+        What log densities are differences from: the nearer to the draws, the more digits. The mean of the
+        first points that are asked for by default.
 
     Examples
     --------
@@ -178,17 +179,30 @@ class PassBack:
         self.model, self.fingerprint, self.tasks = model, fingerprint, tuple(tasks)
         self.run: Run = run or run_in_threads
         self.precision = precision
-        point = model.space.start if reference_point is None else reference_point
-        self.reference = self._points(np.atleast_2d(np.asarray(point, np.float64)))[0]
+        self._reference: np.ndarray | None = None
         self._ledger = Ledger()
         self._lock = threading.Lock()
         self._prior_program: Callable[[Any], Any] | None = None
         self._prior_hessian: Callable[[Any], Any] | None = None
-        self._reference_prior = float(self._prior(self.reference[None])[0][0])
+        self._reference_prior = 0.0
+        if reference_point is not None:
+            self._refer_to(np.asarray(reference_point, np.float64))
 
     @property
     def dimension(self) -> int:
         return int(self.model.space.dimension)
+
+    @property
+    def reference(self) -> np.ndarray:
+        """The point that log densities are differences from."""
+        if self._reference is None:
+            self._refer_to(np.asarray(self.model.space.start, np.float64))
+        assert self._reference is not None
+        return self._reference
+
+    def _refer_to(self, point: np.ndarray) -> None:
+        self._reference = self._rounded(np.atleast_2d(point))[0]
+        self._reference_prior = float(self._prior(self._reference[None])[0][0])
 
     @property
     def ledger(self) -> Ledger:
@@ -223,6 +237,13 @@ class PassBack:
         return np.asarray((hessian + hessian.T) / 2)
 
     def _points(self, points: ArrayLike) -> np.ndarray:
+        """Checked and rounded; the first ones say where the reference is, if nobody did."""
+        rounded = self._rounded(points)
+        if self._reference is None:
+            self._refer_to(rounded.mean(axis=0))
+        return rounded
+
+    def _rounded(self, points: ArrayLike) -> np.ndarray:
         points = np.asarray(points, np.float64)
         if points.ndim != 2 or points.shape[1] != self.model.space.dimension or not len(points):
             shape = f"of shape (S, {self.model.space.dimension}) with S of at least 1"

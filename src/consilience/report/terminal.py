@@ -66,7 +66,7 @@ def print_summary(report: ReportInput, console_file: IO[str] | None = None) -> N
     frame_length = len(known.view.names)
     if frame_length > MOST_ROWS:
         console.print(Text(f"… and {frame_length - MOST_ROWS:,} more parameters (all are in the report)."))
-    for line in (_shard_line(known), _cost_line(report)):
+    for line in (_shard_line(known), _cost_line(report), *(f"Note: {clean(note)}" for note in report.notes)):
         if line:
             console.print(Text(line, style="dim" if console.is_terminal else ""))
 

@@ -1,14 +1,22 @@
 """Whether a shard's chains agree well enough to be used.
 
-R-hat compares m half-chains worth n independent draws each. Had they converged, (R-hat^2 - 1) n + 1 would
-be near a chi-squared with m - 1 degrees of freedom divided by m - 1. Short chains therefore exceed the usual
-1.01 by chance; the limit here is the larger of 1.01 and what a shard exceeds once in a thousand times.
-Chains that have not met have next to no effective draws, and are caught by that.
+R-hat (rank-normalised, of the draws and of their distance from the median) compares m half-chains of n draws.
+Had they converged, the variance of their means would be s^2 tau / n times a chi-squared with m - 1 degrees of
+freedom over m - 1, where tau is the chain's autocorrelation time, and so
+
+    R-hat^2 < (n - 1) / n + q s^2 tau / (n W)
+
+but for the chance that the quantile q leaves. Short chains therefore exceed the usual 1.01 by chance; the
+limit here is the larger of 1.01 and what a shard exceeds once in a thousand times. tau is found within the
+half-chains, so that chains which have not met do not excuse themselves by it; where half a chain is too short
+to tell, it is slow, and there are too few effective draws.
+
+Reference: Vehtari et al. (2021), "Rank-normalization, folding, and localization", for R-hat and the effective
+sample sizes.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +26,8 @@ from consilience import chains
 USUAL_LIMIT = 1.01
 FALSE_ALARMS = 1e-3
 LOWEST_ACCEPTANCE = 0.4
+# Below this an estimate of the autocorrelation time is noise.
+LOWEST_TIME = 0.5
 
 
 @dataclass(frozen=True)
@@ -37,20 +47,68 @@ class Convergence:
         return not self.problems
 
 
-def rhat_limit(num_chains: int, effective_draws: float, dimension: int) -> float:
-    """R-hat that converged chains, worth so many independent draws together, stay under.
+def rhat_limits(draws: np.ndarray) -> np.ndarray:
+    """R-hat that converged chains (chains, draws, coordinates) stay under, for every coordinate.
 
     Examples
     --------
-    >>> round(rhat_limit(4, 200, 10), 2), rhat_limit(4, 40_000, 1)
-    (1.06, 1.01)
+    >>> draws = np.random.default_rng(0).normal(size=(4, 80, 2))
+    >>> rhat_limits(draws).round(2).tolist(), rhat_limits(np.tile(draws, (1, 250, 1))).round(3).tolist()
+    ([1.05, 1.04], [1.01, 1.01])
     """
     from scipy.stats import chi2
 
-    halves = 2 * num_chains
-    length = max(1.0, effective_draws / halves)
-    quantile = chi2.isf(FALSE_ALARMS / dimension, halves - 1) / (halves - 1)
-    return max(USUAL_LIMIT, math.sqrt(1 + (quantile - 1) / length))
+    dimension = draws.shape[2]
+    num_halves = 2 * draws.shape[0]
+    # Two statistics for each coordinate, of which the larger counts.
+    quantile = chi2.isf(FALSE_ALARMS / (2 * dimension), num_halves - 1) / (num_halves - 1)
+    folded = np.abs(draws - np.median(draws, axis=(0, 1)))
+    limits = [_limits(_normal_scores(x), quantile) for x in (draws, folded)]
+    return np.asarray(np.maximum(np.maximum(*limits), USUAL_LIMIT))
+
+
+def _normal_scores(draws: np.ndarray) -> np.ndarray:
+    from scipy.special import ndtri
+    from scipy.stats import rankdata
+
+    flat = draws.reshape(-1, draws.shape[2])
+    ranks = rankdata(flat, axis=0)
+    return np.asarray(ndtri((ranks - 0.375) / (len(flat) + 0.25))).reshape(draws.shape)
+
+
+def _limits(scores: np.ndarray, quantile: float) -> np.ndarray:
+    half = scores.shape[1] // 2
+    halves = np.concatenate([scores[:, :half], scores[:, -half:]])
+    covariance = _autocovariance(halves - halves.mean(axis=1, keepdims=True))
+    within = covariance[0] * half / max(half - 1, 1)
+    within = np.where(within > 0, within, 1.0)
+    # Centring each half by its own mean takes the variance of that mean from every autocovariance; it is put
+    # back, as found with the time before.
+    time = np.ones(scores.shape[2])
+    for _ in range(3):
+        lost = np.minimum(time / half, 0.5) * within
+        time = np.clip(_time((covariance + lost) / (covariance[0] + lost)), LOWEST_TIME, half / 2)
+    spread = 1 + np.minimum(time / half, 0.5)
+    return np.sqrt((half - 1) / half + quantile * spread * time / half)
+
+
+def _autocovariance(centred: np.ndarray) -> np.ndarray:
+    """(lags, coordinates), averaged over half-chains, with divisor n."""
+    from scipy.fft import irfft, next_fast_len, rfft
+
+    length = centred.shape[1]
+    size = next_fast_len(2 * length, real=True)
+    power = (np.abs(rfft(centred, n=size, axis=1)) ** 2).mean(axis=0)
+    return np.asarray(irfft(power, n=size, axis=0)[:length] / length)
+
+
+def _time(rho: np.ndarray) -> np.ndarray:
+    """Autocorrelation time by Geyer's initial monotone sequence."""
+    pairs_available = max(len(rho) // 2, 1)
+    pairs = rho[: 2 * pairs_available : 2].copy()
+    pairs[: len(rho[1::2])] += rho[1 : 2 * pairs_available : 2]
+    positive = np.cumprod(pairs > 0, axis=0)
+    return np.asarray(-1 + 2 * (np.minimum.accumulate(pairs, axis=0) * positive).sum(axis=0))
 
 
 def draws_needed(num_chains: int, dimension: int, asked: int) -> float:
@@ -88,10 +146,7 @@ def judge(
     rhat = chains.rhat(draws)
     bulk = chains.effective_sample_size(draws, kind="bulk")
     tail = chains.effective_sample_size(draws, kind="tail")
-    # R-hat looks at the spread as well as at the place, and the spread is forgotten more slowly.
-    spread = chains.effective_sample_size(np.abs(draws - np.median(draws, axis=(0, 1))), kind="mean")
-    worth = np.minimum(np.minimum(bulk, tail), np.minimum(spread, num_chains * length))
-    limits = np.array([rhat_limit(num_chains, size, dimension) for size in worth])
+    limits = rhat_limits(draws)
     problems = []
     stuck = np.flatnonzero(~np.isfinite(rhat))
     if stuck.size:
