@@ -8,7 +8,6 @@ its imports not counted), and warm.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import statistics
 import subprocess
@@ -18,6 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from benchmarks.measuring import Verdict, machine, parser, table
 from consilience.combine import combine
 
 NUM_SHARDS, NUM_DRAWS = 10, 5_000
@@ -96,34 +96,49 @@ def numpyro_warm(draws: np.ndarray) -> Callable[[], object]:
     return lambda: jax.block_until_ready(consensus(held))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+def measure(d: int, repetitions: int, cold_repetitions: int, peer: bool) -> dict[str, float]:
+    """Median milliseconds of all contestants, and the ratios."""
+    draws = make_draws(d)
+    contestants: dict[str, Callable[[], object]] = {
+        "swiss": lambda: combine(draws, method="swiss", kind="inflated"),
+        "plain": lambda: plain_swiss(draws),
+    }
+    seconds = alternate(contestants, repetitions)
+    found = {name: 1e3 * statistics.median(runs) for name, runs in seconds.items()}
+    found["over plain"] = statistics.median(
+        a / b for a, b in zip(seconds["swiss"], seconds["plain"], strict=True)
     )
-    parser.add_argument("--dimensions", type=int, nargs="+", default=[5, 20, 80])
-    parser.add_argument("--repetitions", type=int, default=15)
-    parser.add_argument("--cold-repetitions", type=int, default=3)
-    arguments = parser.parse_args()
+    if peer:
+        found["cold"] = 1e3 * numpyro_cold(d, cold_repetitions)
+        found["warm"] = 1e3 * statistics.median(alternate({"warm": numpyro_warm(draws)}, repetitions)["warm"])
+        found["over cold"] = found["swiss"] / found["cold"]
+    return found
+
+
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("--dimensions", type=int, nargs="+", default=[5, 20, 80])
+    options.add_argument("--repetitions", type=int)
+    options.add_argument("--cold-repetitions", type=int)
+    arguments = options.parse_args()
+    repetitions = arguments.repetitions or (3 if arguments.small else 15)
+    cold = arguments.cold_repetitions or (1 if arguments.small else 3)
     peer = importlib.util.find_spec("numpyro") is not None
-    print(f"{NUM_SHARDS} shards x {NUM_DRAWS} draws, median milliseconds")
-    print(f"{'d':>4} {'swiss':>8} {'plain':>8} {'ratio':>6} {'peer cold':>13} {'ratio':>6} {'peer warm':>13}")
-    for d in arguments.dimensions:
-        draws = make_draws(d)
-        contestants: dict[str, Callable[[], object]] = {
-            "swiss": lambda draws=draws: combine(draws, method="swiss", kind="inflated"),  # type: ignore[misc]
-            "plain": lambda draws=draws: plain_swiss(draws),  # type: ignore[misc]
-        }
-        found = alternate(contestants, arguments.repetitions)
-        swiss, plain = (1e3 * statistics.median(found[name]) for name in ("swiss", "plain"))
-        ratio = statistics.median(a / b for a, b in zip(found["swiss"], found["plain"], strict=True))
-        line = f"{d:>4} {swiss:>8.1f} {plain:>8.1f} {ratio:>6.2f}"
+    print(
+        f"{machine()}; {NUM_SHARDS} shards x {NUM_DRAWS} draws, median milliseconds of {repetitions} rounds"
+    )
+    columns = ("swiss", "plain", "over plain", *(("cold", "over cold", "warm") if peer else ()))
+    headers = {"cold": "NumPyro consensus, cold", "warm": "NumPyro consensus, warm", "plain": "transcription"}
+    found = {d: measure(d, repetitions, cold, peer) for d in arguments.dimensions}
+    rows = [
+        (d, *(f"{run[name]:.3f}" if "over" in name else f"{run[name]:.1f}" for name in columns))
+        for d, run in found.items()
+    ]
+    print(table(["d", *(headers.get(name, name) for name in columns)], rows))
+    for d, run in found.items():
+        print(Verdict(f"swiss over a plain transcription, d = {d}", run["over plain"], 2.0))
         if peer:
-            cold = 1e3 * numpyro_cold(d, arguments.cold_repetitions)
-            warm = 1e3 * statistics.median(
-                alternate({"warm": numpyro_warm(draws)}, arguments.repetitions)["warm"]
-            )
-            line += f" {cold:>13.1f} {swiss / cold:>6.3f} {warm:>13.1f}"
-        print(line)
+            print(Verdict(f"swiss over NumPyro's consensus called cold, d = {d}", run["over cold"], 1.0))
 
 
 if __name__ == "__main__":

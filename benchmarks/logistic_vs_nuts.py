@@ -163,8 +163,8 @@ def measure(rows: int, warmup: int, peer_draws: int, draws: int, limit: float) -
             )
             found[f"ours, refine={refine!r}"] = {**answer, "load": busy}
         busy = load()
-        arguments = {"directory": directory, "warmup": warmup, "draws": peer_draws, "limit": limit}
-        peer = in_fresh_process("logistic_vs_nuts:run_nuts", **arguments)
+        arguments: dict[str, Any] = {"warmup": warmup, "draws": peer_draws, "limit": limit}
+        peer = in_fresh_process("logistic_vs_nuts:run_nuts", directory=directory, **arguments)
         found["nuts"] = {
             **extrapolated(peer, warmup, peer_draws),
             "load": busy,

@@ -111,7 +111,7 @@ def measure(
     """Write the file, fit it, and remove it."""
     with tempfile.TemporaryDirectory(prefix="benchmark-") as directory:
         path = str(Path(directory) / "rows.parquet")
-        arguments = {"path": path, "rows": rows, "features": features}
+        arguments: dict[str, Any] = {"path": path, "rows": rows, "features": features}
         size = in_fresh_process("simulated:write_parquet", **arguments)["bytes"]
         runs = {}
         for engine in engines:

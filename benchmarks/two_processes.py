@@ -77,7 +77,7 @@ def measure(rows: int, shards: int, draws: int, repetitions: int) -> list[dict[s
     for _ in range(repetitions):
         for workers in (1, 2):
             busy = load()
-            arguments = {"rows": rows, "shards": shards, "workers": workers, "draws": draws}
+            arguments: dict[str, Any] = {"rows": rows, "shards": shards, "workers": workers, "draws": draws}
             answer = in_fresh_process("two_processes:run_fit", **arguments)
             found.append({**answer, "workers": workers, "load": busy})
     return found

@@ -11,9 +11,10 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 
-from consilience.diagnose import certificate
-from consilience.diagnose.certificate import Certificate, certify, hermite_iad, noise_floor
+from consilience.diagnose import marginals
+from consilience.diagnose.certificate import Certificate, certify
 from consilience.diagnose.escape import Kernels
+from consilience.diagnose.marginals import hermite_iad, noise_floor
 from consilience.draws import Subposteriors
 from consilience.errors import DrawsError, InputError
 from consilience.model.model import Model
@@ -67,8 +68,8 @@ def test_the_oracle_rejects_the_wrong_stein_identity(monkeypatch: pytest.MonkeyP
     true = pass_back.scores(exact[:64])
     negated = Evaluation(true.points, true.log_density, -true.scores)
     assert certify(exact, pass_back, evaluation=negated).verdict == WORST
-    right = certificate.hermite
-    monkeypatch.setattr(certificate, "hermite", lambda k, x: -right(k, x) if k == 0 else right(k, x))
+    right = marginals.hermite
+    monkeypatch.setattr(marginals, "hermite", lambda k, x: -right(k, x) if k == 0 else right(k, x))
     assert certify(exact, pass_back).verdict != BEST
 
 

@@ -37,9 +37,10 @@ def shard_tasks(columns: dict[str, np.ndarray], num_shards: int, *, even: bool =
 
 
 def pass_back_of(
-    model: Model, columns: dict[str, np.ndarray], num_shards: int = 3, **options: Any
+    model: Model, columns: dict[str, np.ndarray], num_shards: int = 3, *, even: bool = False, **options: Any
 ) -> PassBack:
-    tasks = shard_tasks(columns, num_shards)
+    """The real thing, over shards in memory."""
+    tasks = shard_tasks(columns, num_shards, even=even)
     example = {name: np.asarray(values[:8]) for name, values in columns.items()}
     return PassBack(model, model.fingerprint(example), tasks, **options)
 

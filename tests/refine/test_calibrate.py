@@ -23,7 +23,7 @@ from refinement_targets import (
 
 from consilience.errors import InputError
 from consilience.model.model import Model
-from consilience.refine import calibrate, stein
+from consilience.refine import calibrate, fallbacks, stein
 from consilience.refine.calibrate import Calibrate
 from consilience.refine.evidence import Gain
 from consilience.refine.stein import fit_scores
@@ -64,7 +64,8 @@ def test_the_oracle_rejects_a_map_with_the_wrong_sign(monkeypatch: pytest.Monkey
         step = propose(*arguments)
         return replace(step, shift=-step.shift)
 
-    monkeypatch.setattr(calibrate, "propose", backwards)
+    for module in (calibrate, fallbacks):
+        monkeypatch.setattr(module, "propose", backwards)
     guarded = Calibrate().refine(start, None, target.pass_back())
     np.testing.assert_array_equal(guarded.array, start)
     assert "no step raised the evidence bound" in guarded.warnings[0]

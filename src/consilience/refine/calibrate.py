@@ -24,6 +24,7 @@ section 3.1; shrinking the shift: James and Stein (1961), Proc. 4th Berkeley Sym
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -34,7 +35,7 @@ from consilience.draws import Subposteriors
 from consilience.errors import must_be
 from consilience.refine.base import Floats, FreshDraws, Need, Refined, checked_draws
 from consilience.refine.evidence import Gain, evidence_gain
-from consilience.refine.newton import find_mode
+from consilience.refine.fallbacks import step_from_shrunken_cloud, step_to_mode
 from consilience.refine.pass_back import Evaluation, PassBack
 from consilience.refine.stein import Cloud, SteinFit, fit_scores
 from consilience.refine.steps import (
@@ -49,11 +50,7 @@ from consilience.refine.steps import (
 )
 
 FRACTIONS = (1.0, 0.5, 0.25)
-SHRUNKEN = 0.25
 REFUSED, SPENT = "no step raised the evidence bound", "its budget is spent"
-NEWTON_STEPS = 12
-# Depth under the mode, in nats, from which draws are given up: this, and half of it for each coordinate.
-HOPELESS_DEPTH = 10.0
 # Evidence of a shift per coordinate up to which a step that was refused is no reason for concern.
 PLAIN = 25.0
 # Share of points without a finite score beyond which nothing is concluded from the others.
@@ -207,18 +204,22 @@ class _Calibration:
         if step.idle:
             state.outcome = "what is left is noise" if state.rounds else "already agrees with the scores"
             return False
-        if self.accept(state, looked, step, measured):
-            return True
+        ways: list[tuple[str, Callable[[], Step | None]]] = [("scores", lambda: step)]
+        if state.points == self.count:
+            ways.append(("shrunken cloud", lambda: self.from_shrunken_cloud(state)))
+            if fit.r_squared < FAR_FROM_LINEAR:
+                ways.insert(0, ("mode", lambda: step_to_mode(self.pass_back, state.cloud, looked.evaluation)))
+        for name, way in ways:
+            proposed = way()
+            if proposed is not None and self.accept(state, looked, proposed, measured):
+                measured["from"] = name
+                return True
+            if name == "scores" and self.unclear(measured):
+                break
         if self.unclear(measured) and state.points < self.settings.max_points:
             # What is left is small: it takes more points to say whether a step would mend it.
             state.points = self.settings.max_points
             return True
-        if not self.unclear(measured) and state.points == self.count:
-            for name, other in (("shrunken cloud", self.from_shrunken_cloud), ("mode", self.from_mode)):
-                again = other(state, looked)
-                if again is not None and self.accept(state, looked, again, measured):
-                    measured["from"] = name
-                    return True
         state.outcome = REFUSED
         if self.unclear(measured):
             state.outcome = "what is left is too small to be told from noise"
@@ -311,34 +312,9 @@ class _Calibration:
         white = [frame.whiten(x) for pair in (points, everywhere) for x in pair]
         return evidence_gain(differences, log_det, fit, *white)
 
-    def from_shrunken_cloud(self, state: State, looked: Looked) -> Step | None:
-        """The step that the curvature at the cloud's centre asks for, as Newton's method would."""
-        cloud = state.cloud
-        near = cloud.centre + SHRUNKEN * (state.draws[self.fresh.take(self.count)] - cloud.centre)
-        evaluation = self.pass_back.scores(near).kept()
-        if len(evaluation.points) < 2 * len(cloud.centre):
-            return None
-        step = propose(fit_scores(*whitened(cloud, evaluation)), self.floor)
-        return None if step.idle else step
-
-    def from_mode(self, state: State, looked: Looked) -> Step | None:
-        """The step to the mode and its curvature, for draws that lie hopelessly far out.
-
-        Draws of a posterior lie about d / 2 below its mode in log density. Only where they lie many times
-        deeper is the mode trusted more than the draws: with several modes this would fall into one of them.
-        """
-        best = looked.evaluation.points[int(np.argmax(looked.evaluation.log_density))]
-        peak = find_mode(self.pass_back, best, NEWTON_STEPS)
-        depth = peak.log_density - float(np.median(looked.evaluation.log_density))
-        dimension = len(best)
-        if not peak.found or depth < HOPELESS_DEPTH + HOPELESS_DEPTH / 2 * dimension:
-            return None
-        cloud = state.cloud
-        whitened_covariance = cloud.inverse_root @ peak.covariance @ cloud.inverse_root.T
-        values, vectors = np.linalg.eigh((whitened_covariance + whitened_covariance.T) / 2)
-        if not values[0] > 0:
-            return None
-        return Step(cloud.inverse_root @ (peak.point - cloud.centre), values, vectors)
+    def from_shrunken_cloud(self, state: State) -> Step | None:
+        near = state.draws[self.fresh.take(self.count)]
+        return step_from_shrunken_cloud(self.pass_back, state.cloud, near, self.floor)
 
     # -- the end --
 

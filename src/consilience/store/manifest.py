@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,9 @@ MANIFEST = "manifest.json"
 # Another version may give other bits, but not another posterior: worth a note, no reason to refuse.
 _NOTED_ONLY = ("versions",)
 _MOST_DIFFERENCES_SHOWN = 8
+
+# They say that something differs and not what: shown only where nothing else of the same part does.
+_OPAQUE = ("fingerprint", "ends", "mtime_ns")
 _ABSENT = object()
 
 
@@ -40,7 +43,7 @@ def compare(path: Path, stored: dict[str, Any], wanted: dict[str, Any]) -> list[
     differences: list[str] = []
     notes: list[str] = []
     for key in sorted({*stored, *wanted}):
-        found = list(_differences(key, stored.get(key, _ABSENT), wanted.get(key, _ABSENT)))
+        found = _telling(_differences(key, stored.get(key, _ABSENT), wanted.get(key, _ABSENT)))
         (notes if key in _NOTED_ONLY else differences).extend(found)
     if differences:
         rest = len(differences) - _MOST_DIFFERENCES_SHOWN
@@ -64,7 +67,15 @@ def _differences(name: str, old: Any, new: Any) -> Iterator[str]:
         for position, (before, now) in enumerate(zip(old, new, strict=True)):
             yield from _differences(f"{name}[{position}]", before, now)
     elif _shown(old) != _shown(new):
-        yield f"{name} was {_shortened(old)}, is {_shortened(new)}"
+        if name.rpartition(".")[2] in _OPAQUE:
+            yield f"{name} has changed"
+        else:
+            yield f"{name} was {_shortened(old)}, is {_shortened(new)}"
+
+
+def _telling(differences: Iterable[str]) -> list[str]:
+    every = list(differences)
+    return [text for text in every if not text.endswith(" has changed")] or every
 
 
 def _shown(value: Any) -> str:

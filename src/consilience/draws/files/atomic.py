@@ -60,7 +60,7 @@ def _refusal(target: Path, error: OSError) -> Exception:
     next_step = "Choose another place, or change its permissions."
     if error.errno in _FULL or "No space left" in str(error):
         reason = "a full disk" if error.errno != errno.EFBIG else reason
-        next_step = "Free some space and write again; nothing partial was left."
+        next_step = "Free some space and start again; nothing partial was left."
     elif not target.parent.exists():
         reason, next_step = "a directory that does not exist", "Make the directory first."
     return must_be(
