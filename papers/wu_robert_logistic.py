@@ -87,7 +87,7 @@ def tables(settings: Settings) -> Sequence[Table]:
     return [l2_table(found, numbers, PAPER, "synthetic rows")]
 
 
-EXPERIMENT = Experiment("wu_robert_logistic", "Wu and Robert, example 2, synthetic, table 2", 2, tables)
+EXPERIMENT = Experiment("wu_robert_logistic", "Wu and Robert, example 2, synthetic, table 2", 1, tables)
 
 if __name__ == "__main__":
     sys.exit(main(EXPERIMENT))

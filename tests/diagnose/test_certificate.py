@@ -127,6 +127,10 @@ def test_a_lost_mode_is_found_among_the_shards_draws() -> None:
     blind, seeing = certify(draws, pass_back), certify(draws, pass_back, subposteriors=shards)
     assert blind.verdict == BEST, "scores alone would have seen it: no test of the search"
     assert "none was looked for" in blind.text
+    # Looking again at the combined draws, which lost the mode, is no search, and must not be told as one.
+    same = certify(draws, pass_back, raw=draws)
+    assert "none was looked for" in same.text
+    assert "none was looked for" not in seeing.text
     assert seeing.escape is not None
     # 1 - 0.7^2 of the mass is elsewhere.
     assert abs(seeing.escape.mass - 0.51) < 4 * seeing.escape.error

@@ -47,6 +47,7 @@ class Escape:
     error: float
     points: int
     effective_points: float
+    shards_searched: bool
 
     @property
     def surely(self) -> float:
@@ -131,11 +132,12 @@ def escape_check(
     )
     ratio = np.where(found.finite, found.log_density, -np.inf) - log_proposal
     if not np.any(np.isfinite(ratio)):
-        return Escape(1.0, 1.0, len(proposed), 0.0)
+        return Escape(1.0, 1.0, len(proposed), 0.0, subposteriors is not None)
     weights = np.exp(ratio - ratio.max())
     weights = weights / weights.sum()
     inside = final.log_density(draws[FreshDraws(log_weights, len(draws), rng).take(KERNELS)])
     outside = final.log_density(found.points) < np.quantile(inside, QUANTILE)
     mass = float(weights @ outside)
     error = float(np.sqrt(np.sum(weights**2 * (outside - mass) ** 2)))
-    return Escape(mass, error, len(proposed), float(1.0 / np.sum(weights**2)))
+    effective = float(1.0 / np.sum(weights**2))
+    return Escape(mass, error, len(proposed), effective, subposteriors is not None)

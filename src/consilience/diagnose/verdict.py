@@ -37,8 +37,8 @@ UNSEEN = (
     "or a wrong joint shape whose marginals agree."
 )
 UNSEEN_WITHOUT_SEARCH = (
-    "It cannot see a mode or tail without draws (none was looked for), wrong weights of separate modes, or a "
-    "wrong joint shape whose marginals agree."
+    "It cannot see a mode or tail without draws (none was looked for among the shards' draws), wrong weights of "
+    "separate modes, or a wrong joint shape whose marginals agree."
 )
 
 
@@ -81,8 +81,13 @@ def judged(found: Findings) -> tuple[str, str]:
         )
     return (
         verdict,
-        f"{verdict}: {why}.\n{rests_on(found)}\n{UNSEEN if found.escape else UNSEEN_WITHOUT_SEARCH}",
+        f"{verdict}: {why}.\n{rests_on(found)}\n{unseen(found)}",
     )
+
+
+def unseen(found: Findings) -> str:
+    """What the evidence cannot show; only a search that met the shards' own draws counts as one."""
+    return UNSEEN if found.escape is not None and found.escape.shards_searched else UNSEEN_WITHOUT_SEARCH
 
 
 def reasons_against_use(found: Findings) -> list[str]:

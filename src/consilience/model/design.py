@@ -103,7 +103,8 @@ class Design:
         if bad.size:
             rows = int((~np.isfinite(values[:, bad[0]])).sum())
             raise DataError(
-                f"glm: the term `{self.names[bad[0]]}` is not a finite number in {rows} row(s). "
+                f"glm: the term `{self.names[bad[0]]}` is not a finite number in {rows:,} "
+                f"of {len(frame):,} rows looked at. "
                 "Look for the log, root or quotient of an impossible value, or drop those rows."
             )
         return Evaluated(values, outcome, _offset_sum(offsets))
