@@ -70,7 +70,6 @@ def test_more_is_needed_where_more_was_asked_for():
     ("change", "problem"),
     [
         ({"acceptance": 0.1}, "acceptance is 0.10"),
-        ({"divergences": 30}, "30 divergent"),
         ({"log_density": np.where(np.arange(CHAINS) == 1, -np.inf, 0.0)[:, None] * np.ones(100)}, "chain 1 "),
     ],
 )
@@ -82,6 +81,14 @@ def test_what_a_sampler_says_of_itself_counts(change, problem):
             values = np.nan_to_num(values, nan=0.0, neginf=-np.inf)
     result = verdict(x, log_density=values, **change)
     assert any(problem in text for text in result.problems)
+
+
+def test_divergences_are_a_caution():
+    x = np.random.default_rng(5).normal(size=(CHAINS, 100, 2))
+    some, few = verdict(x, divergences=30), verdict(x, divergences=1)
+    assert some.converged
+    assert "diverged" in some.cautions[0]
+    assert not few.cautions
 
 
 def test_a_coordinate_that_never_moves_is_named():

@@ -26,6 +26,14 @@ from consilience import chains
 USUAL_LIMIT = 1.01
 FALSE_ALARMS = 1e-3
 LOWEST_ACCEPTANCE = 0.4
+# Share of divergent transitions beyond which a reader is told. They do not by themselves mean that chains have
+# not met: at a wall, such as separated data under a wide prior have, a proposal that flies beyond it is
+# rejected, as it must be, and the draws are right.
+NOTABLE_DIVERGENCES = 0.01
+DIVERGED = (
+    "more than 1 % of the transitions diverged: harmless at the wall that separated data have under a wide prior, "
+    "a sign of regions left out where the log density is sharply curved; a tighter prior or sampler='nuts' tells"
+)
 # Below this an estimate of the autocorrelation time is noise.
 LOWEST_TIME = 0.5
 
@@ -41,6 +49,7 @@ class Convergence:
     acceptance: float
     divergences: int
     problems: tuple[str, ...]
+    cautions: tuple[str, ...] = ()
 
     @property
     def converged(self) -> bool:
@@ -160,8 +169,6 @@ def judge(
         problems.append(f"{names[slowest]} has {bulk[slowest]:.0f} effective draws (needs {needed:.0f})")
     if acceptance < LOWEST_ACCEPTANCE:
         problems.append(f"acceptance is {acceptance:.2f}")
-    if divergences > 0.01 * num_chains * length:
-        problems.append(f"{divergences} divergent transitions")
     return Convergence(
         rhat=float(np.nanmax(rhat)) if stuck.size < dimension else float("nan"),
         rhat_limit=float(limits[worst]),
@@ -170,4 +177,5 @@ def judge(
         acceptance=acceptance,
         divergences=divergences,
         problems=tuple(problems),
+        cautions=(DIVERGED,) if divergences > NOTABLE_DIVERGENCES * num_chains * length else (),
     )

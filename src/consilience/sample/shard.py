@@ -281,7 +281,7 @@ class ShardSampler:
         self, work: Work, modes: Modes, trace: Trace, verdict: Convergence, num_draws: int, repeats: int
     ) -> dict[str, Any]:
         mode = modes.main
-        notes = list(work.notes)
+        notes = [*work.notes, *verdict.cautions]
         if not found(mode):
             notes.append(f"Newton stopped {float(np.sqrt(mode.decrement)):.3g} posterior sd from a mode")
         if mode.flat:
