@@ -516,11 +516,11 @@ def test_a_reader_that_goes_away():
     writer.stderr.close()
 
 
-def test_nothing_but_text_in_a_pipe(finished, tmp_path, monkeypatch):
+def test_nothing_but_text_in_a_pipe(finished):
     """No colours, no progress, and no warnings of libraries even where Python is asked to show them."""
     command, run = finished
     done = subprocess.run(
-        [sys.executable, "-W", "default", "-m", "consilience.cli", *command[:-1], "none", "--out", str(run)],
+        [sys.executable, "-W", "default", "-m", "consilience.cli", *command, "--out", str(run)],
         capture_output=True,
         text=True,
         check=False,

@@ -28,7 +28,7 @@ def test_fit_report_compare(rows, tmp_path, capsys):
     command = ["fit", "y ~ a + b", str(rows), "--family", "bernoulli", "--shards", "4", "--draws", "1000"]
     assert main([*command, "--out", str(run), "--no-progress"]) == 0
     printed = capsys.readouterr().out
-    for word in ("Intercept", "a", "b[T.q]", "mean", "sd", "ess", str(run)):
+    for word in ("Intercept", "a", "b[T.q]", "mean", "sd", "ESS", str(run)):
         assert word in printed
     assert main(["report", str(run), "--out", str(tmp_path / "again.html")]) == 0
     assert (tmp_path / "again.html").read_text().lower().startswith("<!doctype html>")

@@ -58,7 +58,12 @@ def posterior(run: Path) -> np.ndarray:
     ("signal_name", "until", "options"),
     [
         ("SIGINT", "manifest.json", ()),
-        ("SIGKILL", "shards/00001.json", ("--engine", "serial", "--refine", "none")),
+        pytest.param(
+            "SIGKILL",
+            "shards/00001.json",
+            ("--engine", "serial", "--refine", "none"),
+            marks=pytest.mark.long,
+        ),
         pytest.param("SIGKILL", "shards/00000.npz", (), marks=pytest.mark.long),
         pytest.param("SIGINT", "shards/00001.json", ("--engine", "processes"), marks=pytest.mark.long),
     ],
@@ -78,7 +83,7 @@ def test_the_same_command_goes_on(rows, tmp_path, capsys, signal_name, until, op
     finished = {path: path.stat().st_mtime_ns for path in run.glob("shards/0*.json")}
     assert main(arguments) == 0
     assert {path: path.stat().st_mtime_ns for path in finished} == finished
-    assert not [path for path in run.rglob(".*")]
+    assert not list(run.rglob(".*"))
     capsys.readouterr()
     assert main(command(rows, whole, *options)) == 0
     assert np.array_equal(posterior(run), posterior(whole))

@@ -108,7 +108,8 @@ class Source:
         ]
         folded = {name.lower(): name for name in self.columns}
         close += [folded[str(name).lower()] for name in unknown if str(name).lower() in folded]
-        listed = ", ".join(map(repr, self.columns[:12])) + (f" and {len(self.columns) - 12} more" if len(self.columns) > 12 else "")
+        more = len(self.columns) - 12
+        listed = ", ".join(map(repr, self.columns[:12])) + (f" and {more} more" if more > 0 else "")
         guess = f"Did you mean {' and '.join(map(repr, dict.fromkeys(close)))}? " if close else ""
         got = Shown(", ".join(map(repr, unknown)))
         constraint = "among the columns of the data"
