@@ -79,7 +79,11 @@ class GaussianScenario:
             rng.multivariate_normal(m, v, size=n)
             for m, v, n in zip(means, covariances, self.sizes, strict=True)
         ]
-        return Subposteriors.of(draws, kind=self.kind, weights=weights)
+        densities = [
+            -0.5 * np.einsum("ni,ij,nj->n", x - m, np.linalg.inv(v), x - m)
+            for x, m, v in zip(draws, means, covariances, strict=True)
+        ]
+        return Subposteriors.of(draws, kind=self.kind, weights=weights, log_densities=densities)
 
 
 def moments_of(combined: Combined) -> tuple[np.ndarray, np.ndarray]:
@@ -87,6 +91,34 @@ def moments_of(combined: Combined) -> tuple[np.ndarray, np.ndarray]:
         weighted_mean(combined.array, combined.log_weights),
         weighted_covariance(combined.array, combined.log_weights),
     )
+
+
+def counted(combined: Combined) -> float:
+    """Draws that came out, weighted ones by Kish's effective size."""
+    if combined.log_weights is None:
+        return float(len(combined.array))
+    weights = normalised_weights(combined.log_weights)
+    return float(1.0 / np.sum(weights**2))
+
+
+def shards_of(draws: object, *, kind: str, weights: object = None, names: object = None) -> Subposteriors:
+    """Shards with log densities, those of the Gaussians with each shard's moments, for rules that need them."""
+    arrays = [np.asarray(x, dtype=np.float64) for x in draws]  # type: ignore[attr-defined]
+    return Subposteriors.of(
+        draws,
+        kind=kind,
+        weights=weights,
+        names=names,  # type: ignore[arg-type]
+        log_densities=[_gaussian_log_density(x) for x in arrays],
+    )
+
+
+def _gaussian_log_density(x: np.ndarray) -> np.ndarray:
+    if not np.all(np.isfinite(x)):
+        return np.zeros(len(x))
+    centred = x - x.mean(axis=0)
+    precision = np.linalg.pinv(np.atleast_2d(np.cov(x, rowvar=False)), hermitian=True)
+    return -0.5 * np.einsum("ni,ij,nj->n", centred, precision, centred)
 
 
 def gaussian_exactness(rule: Combiner, kind: str, replicates: int = 24) -> float:
@@ -120,7 +152,7 @@ def order_dependence(rule: Combiner, kind: str) -> float:
     """Largest difference between draws, each column sorted, of the same shards in two orders."""
     subposteriors = GaussianScenario(kind).draw(0)
     order = [2, 0, 1]
-    shuffled = Subposteriors.of(
+    shuffled = shards_of(
         [subposteriors.draws[b] for b in order], kind=kind, weights=[subposteriors.weights[b] for b in order]
     )
     first, second = (rule.combine(x, seed=3) for x in (subposteriors, shuffled))
@@ -141,7 +173,7 @@ def equivariance_error(rule: Combiner, kind: str, group: str) -> float:
         "diagonal": np.diag([1.0, 30.0]),
     }[group]
     shift = np.array([5.0, -100.0])
-    mapped = Subposteriors.of(
+    mapped = shards_of(
         [x @ matrix.T + shift for x in subposteriors.draws], kind=kind, weights=subposteriors.weights
     )
     expected = rule.combine(subposteriors, seed=1)
@@ -150,7 +182,7 @@ def equivariance_error(rule: Combiner, kind: str, group: str) -> float:
     mean, covariance = moments_of(expected)
     other_mean, other_covariance = moments_of(back)
     whiten = np.linalg.inv(np.linalg.cholesky(covariance))
-    number = len(expected.array)
+    number = counted(expected)
     z_mean = np.abs(whiten @ (other_mean - mean)) / np.sqrt(2.0 / number)
     z_covariance = np.abs(whiten @ other_covariance @ whiten.T - np.eye(2)) / np.sqrt(2 * 2.0 / number)
     return float(max(z_mean.max(), z_covariance.max()))
@@ -163,9 +195,10 @@ def identical_shards_z(rule: Combiner, kind: str) -> float:
     deviation.
     """
     draws = np.random.default_rng(5).normal(size=(2_000, 1))
-    combined = rule.combine(Subposteriors.of([draws] * 8, kind=kind), seed=0)
+    combined = rule.combine(shards_of([draws] * 8, kind=kind), seed=0)
     expected = draws.std() / (np.sqrt(8) if kind == "subposterior" else 1.0)
-    return float(abs(combined.array.std() / expected - 1.0) * np.sqrt(2 * len(combined.array)))
+    deviation = np.sqrt(moments_of(combined)[1][0, 0])
+    return float(abs(deviation / expected - 1.0) * np.sqrt(2 * counted(combined)))
 
 
 def motion_asymmetry(rule: Combiner) -> float:
@@ -187,7 +220,7 @@ def motion_asymmetry(rule: Combiner) -> float:
 
 def kolmogorov_smirnov(first: Combined, second: Combined) -> float:
     """Largest distance of the columns' distributions, times sqrt(n m / (n + m)); 2.2 is p = 1e-4."""
-    n, m = len(first.array), len(second.array)
+    n, m = counted(first), counted(second)
     worst = 0.0
     for a, b in zip(first.array.T, second.array.T, strict=True):
         grid = np.concatenate([a, b])

@@ -18,7 +18,6 @@ from combiner_oracles import Z_LIMIT, GaussianScenario, kinds
 
 import consilience.combine as room
 from consilience.combine import COMBINERS, combine, get_combiner, methods
-from consilience.draws import Subposteriors
 from consilience.errors import DrawsError
 
 VARIANTS = [(rule, kind) for rule in oracles.variants() for kind in kinds(rule)]
@@ -94,7 +93,7 @@ def test_draws_that_come_out(rule, kind):
     if combined.chain_lengths is not None:
         assert sum(combined.chain_lengths) == len(combined.array)
     needed = rule.draws_per_shard(1_000, 3)
-    fresh = Subposteriors.of(np.random.default_rng(0).normal(size=(3, needed, 2)), kind=kind)
+    fresh = oracles.shards_of(np.random.default_rng(0).normal(size=(3, needed, 2)), kind=kind)
     assert len(rule.combine(fresh).array) >= 1_000
 
 
@@ -130,13 +129,13 @@ def test_effective_sizes_are_honest(rule, kind):
 @every_variant
 def test_one_shard_returns_its_own_law(rule, kind):
     draws = np.random.default_rng(3).multivariate_normal([5.0, -3.0], [[2.0, 1.0], [1.0, 3.0]], size=3_000)
-    combined = rule.combine(Subposteriors.of([draws], kind=kind), seed=0)
+    combined = rule.combine(oracles.shards_of([draws], kind=kind), seed=0)
     assert (
         oracles.kolmogorov_smirnov(combined, dataclasses.replace(combined, array=draws, log_weights=None))
         < 2.2
     )
     mean, covariance = oracles.moments_of(combined)
-    limit = Z_LIMIT * np.sqrt(1.0 / len(combined.array))
+    limit = Z_LIMIT * np.sqrt(1.0 / oracles.counted(combined))
     assert np.abs(mean - draws.mean(axis=0)).max() < limit * np.sqrt(3.0)
     assert np.abs(covariance / np.cov(draws, rowvar=False) - 1.0).max() < limit * 3.0
 
@@ -167,9 +166,8 @@ def test_constant_column_is_refused_by_name(rule, kind):
 def test_duplicated_column_never_gives_nan_silently(rule, kind):
     draws = np.random.default_rng(0).normal(size=(3, 200, 3))
     draws[:, :, 2] = 3.0 - 2.0 * draws[:, :, 0]
-    run = functools.partial(
-        combine, draws, method=rule.name, kind=kind, names=["a", "b", "copy"], **dataclasses.asdict(rule)
-    )
+    shards = oracles.shards_of(draws, kind=kind, names=["a", "b", "copy"])
+    run = functools.partial(combine, shards, method=rule.name, **dataclasses.asdict(rule))
     if rule in CARRY_DEPENDENT_COLUMNS:
         found = run()
         np.testing.assert_allclose(found.array[:, 2], 3.0 - 2.0 * found.array[:, 0], atol=1e-6)
@@ -188,7 +186,7 @@ def test_fewer_draws_than_dimensions_are_refused(rule, kind):
 @every_variant
 def test_one_dimension_and_a_thousand_shards(rule, kind):
     draws = np.random.default_rng(0).normal(size=(1_000, 20, 1))
-    combined = rule.combine(Subposteriors.of(draws, kind=kind), seed=0)
+    combined = rule.combine(oracles.shards_of(draws, kind=kind), seed=0)
     mean, covariance = oracles.moments_of(combined)
     expected = 1.0 / 1_000 if kind == "subposterior" else None
     assert abs(mean[0]) < 1.0

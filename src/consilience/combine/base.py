@@ -31,6 +31,8 @@ class Combined:
     effective_sizes : (d,) independent draws that the posterior means are worth, found from the Monte Carlo
         covariance of the rule's own mean, because after a permutation the order of draws says nothing
     chain_lengths : lengths of the chains that the array still consists of, or None
+    names : names of the columns where they are functions of the parameters, or None where they are the
+        coordinates that were combined
     notes : what a reader may want to know
     warnings : what a reader has to know
     """
@@ -39,6 +41,7 @@ class Combined:
     log_weights: Floats | None = None
     effective_sizes: Floats | None = None
     chain_lengths: tuple[int, ...] | None = None
+    names: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 

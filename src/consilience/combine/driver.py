@@ -72,6 +72,7 @@ def combine(
         )
     subposteriors = as_subposteriors(draws, kind=kind, weights=weights, names=names)
     check_kind(rule, subposteriors.kind)
+    check_needs(rule, subposteriors)
     combined = rule.combine(subposteriors, seed=int(seed))
     for message in combined.warnings:
         python_warnings.warn(f"{rule.name}: {message}", ConsilienceWarning, stacklevel=2)
@@ -103,12 +104,34 @@ def check_kind(rule: Combiner, kind: str) -> None:
     )
 
 
+def check_needs(rule: Combiner, subposteriors: Subposteriors) -> None:
+    """Refuse draws that lack the log densities on which the rule rests.
+
+    Examples
+    --------
+    >>> shards = Subposteriors.of(np.random.default_rng(0).normal(size=(2, 50, 1)), kind="inflated")
+    >>> check_needs(get_combiner("swiss"), shards)
+    """
+    if "log densities" not in rule.needs or subposteriors.log_densities is not None:
+        return
+    raise must_be(
+        "combine",
+        "draws",
+        f"stored with the log densities of their targets for method {rule.name!r}",
+        "draws without log densities",
+        "Pass Subposteriors.of(..., log_densities=...), files that consilience wrote, or CmdStan files with lp__.",
+        error=DrawsError,
+    )
+
+
 def _posterior(rule: Combiner, subposteriors: Subposteriors, combined: Combined, seed: int) -> Posterior:
     """Map combined draws to the user's parameters and record how they were made."""
     space = subposteriors.space
     array, names, sizes = combined.array, tuple(subposteriors.names), combined.effective_sizes
     shapes, coordinates = {}, None
-    if space is not None:
+    if combined.names is not None:
+        names = combined.names
+    elif space is not None:
         coordinates, array = array, np.asarray(space.to_user(array), dtype=np.float64)
         names, shapes = tuple(space.names), dict(space.shapes)
         if sizes is not None:
