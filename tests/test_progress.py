@@ -10,7 +10,7 @@ import threading
 import pytest
 from rich.console import Console
 
-from consilience.progress import Progress
+from consilience.progress import Progress, is_shown, tell
 
 
 def terminal(width: int = 100) -> Console:
@@ -169,3 +169,32 @@ def test_from_several_threads_at_once():
         for thread in threads:
             thread.join()
     assert "sample 800/800 in" in shown_on(console)
+
+
+def test_deep_work_is_told_to_whoever_shows_and_to_nobody_else():
+    tell("pairs", 1, 9)
+    console = terminal()
+    with Progress(console=console) as progress:
+        progress.stage("combine")
+        tell("pairs", 4, 1_200)
+        progress._display.live.refresh()
+        assert "pairs  4 of 1,200" in shown_on(console)
+        before = len(console.file.getvalue())
+        tell("pairs", 1_200, 1_200)
+        progress._display.live.refresh()
+        assert "pairs" not in console.file.getvalue()[before:]
+    assert not is_shown()
+
+
+def test_patience_shows_only_what_takes_longer():
+    quick, slow = terminal(), terminal()
+    with Progress(console=quick, patience=60.0) as progress:
+        progress.stage("combine")
+        tell("pairs", 1, 9)
+    assert shown_on(quick) == ""
+    with Progress(console=slow, patience=1e-9) as progress:
+        progress.stage("combine")
+        tell("pairs", 1, 9)
+        progress._display.live.refresh()
+    assert "combine" in shown_on(slow)
+    assert "pairs  1 of 9" in shown_on(slow)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,25 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _MOST_WORKERS_SHOWN = 12
+# What is shown now, for those who work deep inside a stage: see `tell`.
+_current: ContextVar[Progress | None] = ContextVar("_current", default=None)
+
+
+def tell(what: str, done: int, total: int) -> None:
+    """Say how far a long piece of work is, wherever that is shown; nowhere if nobody looks.
+
+    Examples
+    --------
+    >>> tell("pairs of shards", 3, 99)
+    """
+    shown = _current.get()
+    if shown is not None:
+        shown.worker(what, f"{done:,} of {total:,}" if done < total else "")
+
+
+def is_shown() -> bool:
+    """Whether some stage's progress is being kept already."""
+    return _current.get() is not None
 
 
 class Progress:
@@ -26,6 +46,8 @@ class Progress:
         False never shows anything.
     console : rich.console.Console, optional
         Where to show; stderr when not given.
+    patience : float
+        Seconds of work before the first line is shown: what is done by then leaves no trace.
 
     Examples
     --------
@@ -35,29 +57,43 @@ class Progress:
     ...     progress.advance()
     """
 
-    def __init__(self, show: bool = True, *, console: Console | None = None) -> None:
+    def __init__(self, show: bool = True, *, console: Console | None = None, patience: float = 0.0) -> None:
         self._show = show
         self._console = console
+        self._patience = patience
+        self._begun = 0.0
         self._display: _Display | None = None
+        self._stage: tuple[str, int | None] | None = None
+        self._token: Token[Progress | None] | None = None
 
     def __enter__(self) -> Progress:
+        self._token = _current.set(self)
+        self._begun = time.monotonic()
+        if self._patience == 0.0:
+            self._start()
+        return self
+
+    def _start(self) -> None:
         # Without a terminal Rich is not even imported.
         if self._show and (self._console is not None or _is_terminal(sys.stderr)):
             display = _Display(self._console)
             if display.console.is_terminal:
                 self._display = display
                 display.live.start(refresh=True)
-        return self
+        self._show = False
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._token is not None:
+            _current.reset(self._token)
         if self._display is not None:
             display, self._display = self._display, None
             display.end(completed=error is None)
 
     def stage(self, name: str, total: int | None = None) -> None:
         """Begin a stage of `total` steps, or of nobody knows how many."""
+        self._stage = (name, total)
         if self._display is not None:
             self._display.stage(name, total)
 
@@ -68,6 +104,10 @@ class Progress:
 
     def worker(self, worker: str, text: str) -> None:
         """Say what a worker does; an empty text when it does nothing."""
+        if self._show and self._display is None and time.monotonic() - self._begun > self._patience:
+            self._start()
+            if self._stage is not None:
+                self.stage(*self._stage)
         if self._display is not None:
             self._display.worker(worker, text)
 

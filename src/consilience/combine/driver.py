@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import warnings as python_warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
 from consilience.draws import Posterior, Subposteriors
 from consilience.errors import ConsilienceWarning, DrawsError, InputError, must_be
+from consilience.progress import Progress, is_shown
 
 from .base import Combined, Combiner, Floats
 from .inputs import as_subposteriors
@@ -73,7 +75,11 @@ def combine(
     subposteriors = as_subposteriors(draws, kind=kind, weights=weights, names=names)
     check_kind(rule, subposteriors.kind)
     check_needs(rule, subposteriors)
-    combined = rule.combine(subposteriors, seed=int(seed))
+    # Within `fit` the stage is shown already; alone, work of over a second shows itself.
+    with nullcontext() if is_shown() else Progress(patience=1.0) as shown:
+        if shown is not None:
+            shown.stage(f"combine by {rule.name}")
+        combined = rule.combine(subposteriors, seed=int(seed))
     for message in combined.warnings:
         python_warnings.warn(f"{rule.name}: {message}", ConsilienceWarning, stacklevel=2)
     return _posterior(rule, subposteriors, combined, int(seed))
