@@ -243,7 +243,8 @@ class GLM(Model):
 
     def log_likelihood(self, params: dict[str, Any], rows: dict[str, Any]) -> Any:
         """Log-likelihood of every row, without row weights."""
-        eta = jnp.matmul(rows["X"], params["coefficients"], precision=jax.lax.Precision.HIGHEST)
+        # Coefficients first, for the reason that `reordering` gives.
+        eta = jnp.matmul(params["coefficients"], rows["X"].T, precision=jax.lax.Precision.HIGHEST)
         if "offset" in rows:
             eta = eta + rows["offset"]
         value = self.family.log_likelihood(self.link, eta, rows, params)

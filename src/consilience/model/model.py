@@ -16,6 +16,7 @@ from consilience.model.fingerprints import (
     json_fingerprint,
     program_fingerprint,
 )
+from consilience.model.reordering import vectors_first
 from consilience.model.space import ParameterSpace
 
 __all__ = ["Model"]
@@ -117,7 +118,7 @@ class Model:
 
     def log_likelihood(self, params: dict[str, Any], rows: dict[str, Any]) -> Any:
         """Log-likelihood of every row, without row weights."""
-        return self._log_likelihood(params, rows)
+        return vectors_first(self._log_likelihood)(params, rows)
 
     def validate(self, rows: Mapping[str, np.ndarray]) -> None:
         """Check that the log-likelihood returns one finite number per row at the starting point.

@@ -71,7 +71,7 @@ def _kernel(model: Any, sampler: Sampler, data: ShardData, frame: Frame) -> Kern
     reference = reference_at(model, frame.centre, data)
 
     def whitened(z: Array) -> Array:
-        return log_density(model, frame.centre + frame.root @ z, data, reference)
+        return log_density(model, frame.centre + z @ frame.root.T, data, reference)
 
     return sampler.kernel(whitened, frame.centre.shape[0])
 
