@@ -59,7 +59,8 @@ def prepare(request: Request, model: Any, data: Any) -> Ready:
     partition, notes = request.shards, tuple(source.notes) + tuple(model.notes)
     if partition == "auto":
         cores = request.workers or os.cpu_count() or 1
-        number, why = automatic_shards(source.num_rows, model.space.dimension, cores)
+        enough = request.enough_shards(model.space.dimension)
+        number, why = automatic_shards(source.num_rows, model.space.dimension, cores, enough)
         partition, notes = RandomPartition(number), (*notes, why)
     elif isinstance(partition, int):
         partition = RandomPartition(partition)

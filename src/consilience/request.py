@@ -8,10 +8,14 @@ from typing import Any
 
 from consilience.combine import Combiner, get_combiner
 from consilience.data import SitePartition
+from consilience.data.autoshards import MOST_SHARDS
 from consilience.engines import Engine, get_engine
 from consilience.errors import InputError, must_be
 from consilience.sample import Sampler, get_sampler
 
+# A shard's covariance is inverted: it needs several draws for each coordinate, however many shards there are.
+DRAWS_PER_COORDINATE = 5
+LEAST_DRAWS = 100
 PRECISIONS = ("float32", "float64")
 MISSING = ("refuse", "drop")
 
@@ -35,6 +39,18 @@ class Request:
     def kind(self) -> str:
         """The target that shards are sampled from."""
         return "inflated" if self.combiner.kind == "any" else self.combiner.kind
+
+    def draws_per_shard(self, num_shards: int, dimension: int) -> int:
+        """What the rule asks of every shard, and never too few to know its covariance."""
+        wanted = self.combiner.draws_per_shard(self.draws, num_shards)
+        return max(wanted, LEAST_DRAWS + DRAWS_PER_COORDINATE * dimension)
+
+    def enough_shards(self, dimension: int) -> int:
+        """Shards beyond which each brings more draws than are wanted of it."""
+        least = LEAST_DRAWS + DRAWS_PER_COORDINATE * dimension
+        if self.combiner.draws_per_shard(self.draws, MOST_SHARDS) >= least:
+            return MOST_SHARDS
+        return max(1, self.draws // least)
 
     def settings(self) -> dict[str, Any]:
         """What a finished run's bits depend on, JSON-able."""

@@ -16,10 +16,6 @@ from consilience.sample.shard import ShardDraws, ShardSampler, ShardTask
 from consilience.sample.vectorised import chunks, sample_chunks, shards_per_program
 from consilience.store import RunDirectory
 
-# A shard's covariance is inverted: it needs several draws for each coordinate, however many shards there are.
-DRAWS_PER_COORDINATE = 5
-LEAST_DRAWS = 100
-
 
 def sample_shards(
     request: Request,
@@ -31,13 +27,12 @@ def sample_shards(
 ) -> list[ShardDraws]:
     """Sample every shard that is not finished yet, and keep each as soon as it is."""
     number, dimension = len(tasks), ready.model.space.dimension
-    wanted = request.combiner.draws_per_shard(request.draws, number)
     sampler = ShardSampler(
         model=ready.model,
         fingerprint=ready.fingerprint,
         kind=request.kind,
         sampler=request.sampler,
-        draws=max(wanted, LEAST_DRAWS + DRAWS_PER_COORDINATE * dimension),
+        draws=request.draws_per_shard(number, dimension),
         seed=request.seed,
         precision=request.precision,
     )

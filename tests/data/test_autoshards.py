@@ -19,3 +19,13 @@ def test_bounds(rows: int, parameters: int, cores: int) -> None:
     assert shards <= cores or shards % cores == 0
     assert explanation.startswith(f"{shards} shard")
     assert explanation.endswith(".")
+
+
+def test_no_more_shards_than_bring_the_draws_that_are_wanted() -> None:
+    assert automatic_shards(400_000, 29, 2, enough=40)[0] == 40
+    assert automatic_shards(400_000, 29, 2, enough=500)[0] == 136
+    assert automatic_shards(400_000, 29, 8, enough=2)[0] == 8
+    shards, explanation = automatic_shards(30_000_000, 29, 2, enough=40)
+    assert shards == 300
+    assert "100,000 rows" in explanation
+    assert automatic_shards(10**9, 29, 2, enough=40)[0] == 1_000
