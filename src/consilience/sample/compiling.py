@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -34,6 +34,7 @@ def in_precision(precision: str) -> AbstractContextManager[Any]:
 class _Entry:
     def __init__(self) -> None:
         self.lock = threading.Lock()
+        self.started = False
         self.compiled: Any = None
 
 
@@ -61,15 +62,36 @@ class Program:
         return sum(entry.compiled is not None for entry in self._entries.values())
 
     def __call__(self, *arguments: Any) -> Any:
+        with in_precision(self._precision):
+            return self._compiled(arguments)(*arguments)
+
+    def prepare(self, *arguments: Any) -> None:
+        """Compile for arguments of these shapes in another thread, while this one does something else.
+
+        Whoever needs the program waits for it, and meets there whatever goes wrong. The thread is not a daemon:
+        a compiler that is cut off while the interpreter ends takes the exit code with it.
+        """
+
+        def compile_it() -> None:
+            with suppress(Exception), in_precision(self._precision):
+                self._compiled(arguments)
+
+        if not self._entry(arguments).started:
+            threading.Thread(target=compile_it).start()
+
+    def _entry(self, arguments: tuple[Any, ...]) -> _Entry:
         leaves, structure = jax.tree.flatten(arguments)
         shapes = tuple((np.shape(leaf), np.dtype(leaf.dtype).str) for leaf in leaves)
         with self._lock:
-            entry = self._entries.setdefault((structure, shapes), _Entry())
-        with in_precision(self._precision):
-            with entry.lock:
-                if entry.compiled is None:
-                    entry.compiled = self._function.lower(*arguments).compile()
-            return entry.compiled(*arguments)
+            return self._entries.setdefault((structure, shapes), _Entry())
+
+    def _compiled(self, arguments: tuple[Any, ...]) -> Any:
+        entry = self._entry(arguments)
+        with entry.lock:
+            entry.started = True
+            if entry.compiled is None:
+                entry.compiled = self._function.lower(*arguments).compile()
+        return entry.compiled
 
 
 class ProgramCache:

@@ -16,7 +16,7 @@ from consilience.sample.compiling import in_precision
 from consilience.sample.convergence import Convergence, judge
 from consilience.sample.kernel import Sampler
 from consilience.sample.newton import DECREMENT_TOLERANCE
-from consilience.sample.program import Block, Chains, Plan, Programs, programs
+from consilience.sample.program import Block, Chains, Frame, Plan, Programs, programs
 from consilience.sample.randomness import stage_generator
 from consilience.sample.rows import pad_rows
 from consilience.sample.search import NUM_CANDIDATES, Modes, found, search
@@ -180,10 +180,11 @@ class ShardSampler:
     def sample(self, work: Work) -> ShardDraws:
         """Mode, tuning, draws, diagnosis."""
         with on_device(work.data, self.precision) as data:
-            compiled = self.programs(data)
+            compiled, plan = self.programs(data), self.first_plan(work)
+            compiled.run.prepare(data, *self.blank_start(), *plan)
             modes = search(compiled, data, self.start(), self.generator(work, 0))
             chains, block = jax.device_get(
-                compiled.run(data, modes.frame, self.first_chains(work, modes), *self.first_plan(work))
+                compiled.run(data, modes.frame, self.first_chains(work, modes), *plan)
             )
             trace = Trace(modes.frame, chains, [block], [self.plan(0, self.sampler.warmup).tuning])
         return self.finish(work, modes, trace)
@@ -199,6 +200,12 @@ class ShardSampler:
         dimension = self.model.space.dimension
         noise = self.generator(work, 1).standard_normal((self.sampler.chains, dimension), np.float32)
         return Chains(modes.positions(noise).astype(self.real), self.real(1.3 * dimension**-0.25))
+
+    def blank_start(self) -> tuple[Frame, Chains]:
+        """Arrays of the shapes that a run starts from, to compile it before its start is known."""
+        dimension, real = self.model.space.dimension, self.real
+        frame = Frame(np.zeros(dimension, real), np.zeros((dimension, dimension), real))
+        return frame, Chains(np.zeros((self.sampler.chains, dimension), real), real(1.0))
 
     def first_plan(self, work: Work) -> tuple[Any, Plan]:
         return self.noise(work, 2), self.plan(0, self.sampler.warmup)

@@ -123,12 +123,14 @@ def _run_stack(sampler: ShardSampler, works: Sequence[Work]) -> tuple[list[Modes
     with on_device(_stack(works), sampler.precision) as data:
         compiled = sampler.programs(data, vectorised=True)
         starts = np.stack([sampler.start()] * size)
-        modes = [Modes(mode, (), float(mode.evaluations)) for mode in stacked_search(compiled, data, starts)]
-        firsts = [sampler.first_chains(work, found) for work, found in zip(works, modes, strict=True)]
-        chains = jax.tree.map(lambda *leaves: np.stack(leaves), *firsts)
         noises = [sampler.noise(work, 2) for work in works]
         noise = jax.tree.map(lambda *leaves: np.stack(leaves), *noises)
         plan = sampler.plan(0, sampler.sampler.warmup)
+        blank = jax.tree.map(lambda leaf: np.stack([leaf] * size), sampler.blank_start())
+        compiled.run.prepare(data, *blank, noise, plan)
+        modes = [Modes(mode, (), float(mode.evaluations)) for mode in stacked_search(compiled, data, starts)]
+        firsts = [sampler.first_chains(work, found) for work, found in zip(works, modes, strict=True)]
+        chains = jax.tree.map(lambda *leaves: np.stack(leaves), *firsts)
         frame = jax.tree.map(lambda *leaves: np.stack(leaves), *(found.frame for found in modes))
         chains, block = jax.device_get(compiled.run(data, frame, chains, noise, plan))
     traces = [
