@@ -24,7 +24,7 @@ from benchmarks.measuring import (
 )
 from benchmarks.simulated import formula, logistic_columns
 
-ROWS, FEATURES, SHARDS = 640_000, 28, 64
+ROWS, FEATURES, SHARDS, DRAWS = 1_280_000, 28, 128, 128_000
 TARGET = 1.7
 ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL")}
 
@@ -94,7 +94,7 @@ def main() -> None:
     options.add_argument("--repetitions", type=int, default=1)
     options.add_argument("--draws", type=int)
     arguments = options.parse_args()
-    rows, shards, draws, repeats = (8_000, 4, 500, 50) if arguments.small else (ROWS, SHARDS, 64_000, 3_000)
+    rows, shards, draws, repeats = (8_000, 4, 500, 50) if arguments.small else (ROWS, SHARDS, DRAWS, 3_000)
     rows, draws = arguments.rows or rows, arguments.draws or draws
     print(
         f"{machine()}; logistic regression, {rows:,} rows x {FEATURES} features in {shards} equal shards, "

@@ -18,6 +18,7 @@ NAMES = (
     "wu_robert_beta",
     "swiss_rare_features",
     "swiss_employment",
+    "thesis_predictor",
     "wu_robert_logistic",
     "wu_robert_covtype",
 )

@@ -26,11 +26,11 @@ def kind_of(record: MethodRecord) -> str:
     return "inflated" if record.kind == "any" else str(record.kind)
 
 
-def combine(name: str, draws: cs.Subposteriors, seed: int) -> cs.Posterior:
+def combine(name: str, draws: cs.Subposteriors, seed: int, **options: Any) -> cs.Posterior:
     """One rule, with the papers' settings; what it warns of is in the posterior's record."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConsilienceWarning)
-        return combine_draws(draws, method=name, seed=seed, **PAPERS_OPTIONS.get(name, {}))
+        return combine_draws(draws, method=name, seed=seed, **PAPERS_OPTIONS.get(name, {}), **options)
 
 
 def combine_all(draws: Mapping[str, cs.Subposteriors], seed: int) -> Iterator[tuple[str, cs.Posterior]]:
