@@ -4,7 +4,7 @@ HEPMASS could not be had; the American Community Survey stands in its place, wit
 `papers.swiss_employment` (its rare level joined to another) written out as numbers, so that a person's x is a row
 of them. The thesis has N = 1,000,000, 28 coefficients, B = 20 random shards, prior N(0, 1000), 10,000 draws of
 every shard and kind, and five partitions, the i-th judged at the i-th subject's x. Here N is all persons of 17
-or more (227,000), with 2,000 draws of every shard and kind, 10,000 from all rows, and three partitions.
+or more (230,000), with 2,000 draws of every shard and kind, 10,000 from all rows, and three partitions.
 
 Rules that combine whole vectors are judged by x'theta of their draws. `pie` and `marginal-views` are given the
 function x'theta itself.
