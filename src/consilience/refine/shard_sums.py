@@ -44,6 +44,41 @@ class ShardSums:
     rows: int
     evaluated_rows: int
 
+    def plus(self, other: ShardSums) -> ShardSums:
+        """The share of both shards."""
+        return ShardSums(
+            values=self.values + other.values,
+            gradients=None if self.gradients is None else self.gradients + other.gradients,
+            precision=None if self.precision is None else self.precision + other.precision,
+            rows=self.rows + other.rows,
+            evaluated_rows=self.evaluated_rows + other.evaluated_rows,
+        )
+
+
+class SumInOrder:
+    """The shards' shares added in the order of shards, so that the sum does not depend on who finished first.
+
+    Shares that came too early are held until their turn; hundreds of shards' gradients at thousands of points,
+    held to the end, would need more memory than the rows.
+    """
+
+    def __init__(self) -> None:
+        self.total: ShardSums | None = None
+        self._next = 0
+        self._early: dict[int, ShardSums] = {}
+
+    def add(self, index: int, share: ShardSums) -> None:
+        """Take the share of shard `index`."""
+        self._early[index] = share
+        while self._next in self._early:
+            share = self._early.pop(self._next)
+            self.total = share if self.total is None else self.total.plus(share)
+            self._next += 1
+
+    def missing(self, number: int) -> list[int]:
+        """Those of `number` shards that have not come."""
+        return [index for index in range(self._next, number) if index not in self._early]
+
 
 @dataclass(frozen=True, eq=False)
 class PassBackTask:
