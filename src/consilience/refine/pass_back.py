@@ -29,7 +29,15 @@ from numpy.typing import ArrayLike
 from consilience.errors import InputError, ShardError, must_be
 from consilience.machine import release_freed_memory, usable_cores
 from consilience.model.space import double_precision
-from consilience.refine.shard_sums import PassBackTask, ShardSums, SumInOrder, Want
+from consilience.refine.shard_sums import (
+    MOST_POINTS,
+    PassBackTask,
+    ShardSums,
+    SumInOrder,
+    Want,
+    in_chunks,
+    prior_program,
+)
 
 if TYPE_CHECKING:
     from consilience.sample.shard import ShardTask
@@ -183,7 +191,6 @@ class PassBack:
         self._reference: np.ndarray | None = None
         self._ledger = Ledger()
         self._lock = threading.Lock()
-        self._prior_program: Callable[[Any], Any] | None = None
         self._prior_hessian: Callable[[Any], Any] | None = None
         self._reference_prior = 0.0
         if reference_point is not None:
@@ -298,11 +305,13 @@ class PassBack:
         )
 
     def _prior(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        with double_precision():
-            if self._prior_program is None:
-                self._prior_program = jax.jit(jax.vmap(jax.value_and_grad(self.model.space.log_prior)))
-            values, slopes = self._prior_program(points)
-            return np.asarray(values, np.float64), np.asarray(slopes, np.float64)
+        """Log density of the prior and its gradient, by one program for any number of points."""
+        program = prior_program(self.model, self.fingerprint)
+        found = [program(chunk) for chunk in in_chunks(points, MOST_POINTS)]
+        values, slopes = (
+            np.concatenate([np.asarray(x, np.float64) for x in xs]) for xs in zip(*found, strict=True)
+        )
+        return values[: len(points)], slopes[: len(points)]
 
     def _counted(self, evaluation: Evaluation) -> Evaluation:
         bad = int(np.count_nonzero(~evaluation.finite))

@@ -11,6 +11,7 @@ the rows' precision and added in float64: no sum in float32 is ever longer than 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -121,20 +122,17 @@ class PassBackTask:
 
     def sums(self, arrays: dict[str, np.ndarray], weight: np.ndarray, number: int) -> ShardSums:
         """Evaluate padded rows at all points, chunk after chunk of them."""
-        program = self.program()
-        size = points_per_program(len(self.points))
+        program, size = self.program(), points_per_program(len(self.points))
         block = block_rows(len(weight), size)
         with in_precision(self.precision):
             folded = {name: fold(values, block) for name, values in arrays.items()}
             data, weights = jax.device_put((folded, fold(weight, block)))
             reference = self.reference.astype(weight.dtype)
             parts = []
-            for start in range(0, len(self.points), size):
-                chunk = self.points[start : start + size]
-                filled = np.concatenate([chunk, np.repeat(chunk[:1], size - len(chunk), axis=0)])
-                answer = program(data, weights, filled.astype(weight.dtype), reference)
-                parts.append([np.asarray(a, np.float64).sum(axis=0)[: len(chunk)] for a in answer])
-        values, *rest = (np.concatenate(pieces) for pieces in zip(*parts, strict=True))
+            for chunk in in_chunks(self.points, size):
+                answer = program(data, weights, chunk.astype(weight.dtype), reference)
+                parts.append([np.asarray(a, np.float64).sum(axis=0) for a in answer])
+        values, *rest = (np.concatenate(pieces)[: len(self.points)] for pieces in zip(*parts, strict=True))
         return ShardSums(
             values=values,
             gradients=rest[0] if self.want == "scores" else None,
@@ -142,6 +140,19 @@ class PassBackTask:
             rows=number,
             evaluated_rows=int(np.count_nonzero(weight)),
         )
+
+
+def in_chunks(points: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    """Chunks of `size` points, the last one filled up with copies.
+
+    Examples
+    --------
+    >>> [chunk[:, 0].tolist() for chunk in in_chunks(np.arange(3.0)[:, None], 2)]
+    [[0.0, 1.0], [2.0, 2.0]]
+    """
+    for start in range(0, len(points), size):
+        chunk = points[start : start + size]
+        yield np.concatenate([chunk, np.repeat(chunk[:1], size - len(chunk), axis=0)])
 
 
 def points_per_program(number: int) -> int:
@@ -174,6 +185,15 @@ def fold(values: np.ndarray, block: int) -> np.ndarray:
 
 
 _programs = ProgramCache()
+
+
+def prior_program(model: Any, fingerprint: str) -> Program:
+    """Log prior and its gradient in float64, at `MOST_POINTS` points at once."""
+    log_prior = model.space.log_prior
+    made: Program = _programs.get(
+        (fingerprint, "prior"), lambda: Program(jax.vmap(jax.value_and_grad(log_prior)), "float64")
+    )
+    return made
 
 
 def make_program(model: Any, want: Want, precision: str) -> Program:
