@@ -11,7 +11,7 @@ from consilience.data import open_source, split
 from consilience.errors import DrawsError
 
 # Rules that move draws without inverting a covariance; the others must name the column.
-CARRY_THROUGH = ("recentering", "pool")
+CARRY_THROUGH = ("recentering", "pool", "pie")
 
 
 def normal(seed: int, *shape: int) -> np.ndarray:

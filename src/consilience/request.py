@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from consilience.combine import Combiner, get_combiner
+from consilience.combine.functions import recorded_options
 from consilience.data import SitePartition
 from consilience.data.autoshards import MOST_SHARDS
 from consilience.engines import Engine, get_engine
@@ -57,7 +58,7 @@ class Request:
         shards = self.shards if isinstance(self.shards, int | str) else self.shards.describe()
         return {
             "method": self.combiner.name,
-            "options": asdict(self.combiner),  # type: ignore[call-overload]
+            "options": recorded_options(self.combiner),
             "kind": self.kind,
             "sampler": {"name": self.sampler.name, **asdict(self.sampler)},  # type: ignore[call-overload]
             "refine": list(self.refinements),
@@ -94,11 +95,20 @@ def checked_request(
         raise must_be("fit", "missing", "'refuse' or 'drop'", missing, "'drop' leaves such rows out.")
     if precision not in PRECISIONS:
         raise must_be("fit", "precision", "'float32' or 'float64'", precision, "The default is 'float32'.")
+    combiner, refinements = get_combiner(method, **options), _refinements(refine)
+    if getattr(combiner, "functions", None) is not None and refinements:
+        raise must_be(
+            "fit",
+            "refine",
+            "None where functions of the parameters are combined",
+            refine,
+            "A refinement needs the parameters themselves.",
+        )
     return Request(
-        combiner=get_combiner(method, **options),
+        combiner=combiner,
         sampler=get_sampler(sampler),
         engine=None if engine is None else get_engine(engine, workers=workers),
-        refinements=_refinements(refine),
+        refinements=refinements,
         shards=_checked_shards(shards),
         draws=int(draws),
         seed=int(seed),

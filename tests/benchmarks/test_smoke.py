@@ -8,7 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import combine_speed, logistic_vs_nuts, memory_parquet, scaling_rows, start_up, two_processes
+from benchmarks import (
+    combine_speed,
+    logistic_vs_nuts,
+    memory_parquet,
+    pie_sort,
+    scaling_rows,
+    start_up,
+    two_processes,
+)
 from benchmarks.__main__ import NAMES
 from benchmarks.measuring import MET, MISSED, Verdict, in_fresh_process, table
 from benchmarks.simulated import write_parquet
@@ -72,6 +80,15 @@ def test_the_transcription_of_swiss_agrees_with_the_package():
     ours = combine(draws, method="swiss", kind="inflated").array
     # The package corrects the precision of a covariance estimated from few draws.
     assert np.allclose(ours.mean(axis=0), combine_speed.plain_swiss(draws).mean(axis=0), atol=0.02)
+
+
+def test_the_transcription_of_pie_agrees_with_the_package():
+    from consilience.combine import combine
+
+    draws = np.random.default_rng(0).normal(size=(3, 200, 2))
+    ours = combine(draws, method="pie", kind="inflated").array
+    assert np.allclose(np.sort(ours, axis=0), pie_sort.plain_pie(draws))
+    assert pie_sort.measure(2, 1)["pie over sort"] > 0
 
 
 def test_fits_run_in_memory_and_from_a_file(tmp_path):

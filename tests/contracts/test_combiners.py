@@ -27,6 +27,7 @@ DEFAULTS = [(rule(), kind) for rule in COMBINERS for kind in kinds(rule())]
 CARRY_DEPENDENT_COLUMNS = (
     get_combiner("pool"),
     get_combiner("recentering"),
+    get_combiner("pie"),
     get_combiner("consensus", weighting="diagonal"),
     get_combiner("consensus", weighting="uniform"),
 )

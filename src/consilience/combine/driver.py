@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings as python_warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -15,6 +14,7 @@ from consilience.errors import ConsilienceWarning, DrawsError, InputError, must_
 from consilience.progress import Progress, is_shown
 
 from .base import Combined, Combiner, Floats
+from .functions import recorded_options
 from .inputs import as_subposteriors
 from .registry import COMBINERS, get_combiner
 
@@ -154,7 +154,7 @@ def _posterior(rule: Combiner, subposteriors: Subposteriors, combined: Combined,
             "method": rule.name,
             "kind": subposteriors.kind,
             "weights": [float(w) for w in subposteriors.weights],
-            "options": dataclasses.asdict(rule),  # type: ignore[call-overload]
+            "options": recorded_options(rule),
             "seed": seed,
             "draws_per_shard": list(subposteriors.num_draws),
             "notes": list(combined.notes),

@@ -6,6 +6,7 @@ draws as `{parameter: (J, *shape) array}`, in the user's parameters, and returns
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from consilience.draws import Subposteriors
 from consilience.draws.checks import shapes_from_names
 from consilience.errors import InputError, must_be
 
-from .base import Floats
+from .base import Combiner, Floats
 
 Function = Mapping[str, float] | Callable[[dict[str, Floats]], Any]
 Functions = Mapping[str, Function]
@@ -67,6 +68,28 @@ def evaluate_functions(
 def column_names(name: str, width: int) -> tuple[str, ...]:
     """Names of a function's columns."""
     return (name,) if width == 1 else tuple(f"{name}[{i}]" for i in range(width))
+
+
+def recorded_options(rule: Combiner) -> dict[str, Any]:
+    """The options of a rule for a record: JSON-able, with a callable as its name and a hash of its code.
+
+    Examples
+    --------
+    >>> from consilience.combine.pie import Pie
+    >>> recorded_options(Pie(functions={"sum": {"a": 1, "b": 1}}))
+    {'functions': {'sum': {'a': 1, 'b': 1}}}
+    """
+    return {name: _recorded(value) for name, value in dataclasses.asdict(rule).items()}  # type: ignore[call-overload]
+
+
+def _recorded(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _recorded(item) for key, item in value.items()}
+    if callable(value):
+        from consilience.model.fingerprints import code_fingerprint
+
+        return f"{getattr(value, '__qualname__', type(value).__qualname__)} {code_fingerprint(value)[:16]}"
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _parameters(

@@ -13,9 +13,11 @@ from .base import Combiner
 from .consensus import Consensus
 from .gaussian_barycenter import GaussianBarycenter
 from .gaussian_product import GaussianProduct
+from .pie import Pie
 from .pool import Pool
 from .recentering import Recentering
 from .swiss import Swiss
+from .wasp import Wasp
 
 COMBINERS: tuple[type[Combiner], ...] = (
     Swiss,
@@ -24,6 +26,8 @@ COMBINERS: tuple[type[Combiner], ...] = (
     GaussianBarycenter,
     GaussianProduct,
     Pool,
+    Pie,
+    Wasp,
 )
 
 
@@ -78,11 +82,11 @@ def get_combiner(name: str, /, **options: Any) -> Combiner:
     --------
     >>> get_combiner("consensus", weighting="diagonal")
     Consensus(weighting='diagonal')
-    >>> get_combiner("swis")
+    >>> get_combiner("consenus")
     Traceback (most recent call last):
         ...
     consilience.errors.InputError: combine: `method` must be the name
-    of a rule. Got 'swis'. Did you mean 'swiss'?
+    of a rule. Got 'consenus'. Did you mean 'consensus'?
     """
     rules = {rule.name: rule for rule in COMBINERS}
     if name not in rules:
