@@ -1,0 +1,99 @@
+"""What should make a reader look twice at draws made elsewhere, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from .base import Floats
+from .reading import ShardDraws
+
+
+def positive_columns(arrays: Sequence[Floats], declared: Collection[int] = ()) -> tuple[int, ...]:
+    """Columns that are positive in all draws of all shards, but those of which something was declared.
+
+    Examples
+    --------
+    >>> positive_columns([np.array([[1.0, -1.0], [2.0, 1.0]])])
+    (0,)
+    """
+    # Most columns are out after one draw of each shard.
+    left = [c for c in range(arrays[0].shape[1]) if c not in declared]
+    for rows in (slice(0, 1), slice(None)):
+        for array in arrays:
+            left = [c for c in left if c < array.shape[1] and array[rows, c].min() > 0] if left else []
+    return tuple(left)
+
+
+def positive_hint(names: Sequence[str], columns: Sequence[int]) -> tuple[str, ...]:
+    """Say how columns that may be scales would be combined as such."""
+    if not columns:
+        return ()
+    first = names[columns[0]]
+    one = len(columns) == 1
+    return (
+        f"{listed([names[c] for c in columns])} {'is' if one else 'are'} positive in all draws. If a parameter cannot "
+        f"be negative, declare it (supports={{{first!r}: 'positive'}}, or --support {first}=positive): it is then "
+        "combined as its logarithm.",
+    )
+
+
+def no_longer_positive(array: Floats, names: Sequence[str], columns: Sequence[int]) -> tuple[str, ...]:
+    """Warn of combined draws below zero where no shard had one."""
+    lost = [(names[c], float(np.mean(array[:, c] <= 0))) for c in columns if array[:, c].min() <= 0]
+    if not lost:
+        return ()
+    shown = listed([f"{name} ({100 * share:.2g} %)" for name, share in lost])
+    return (
+        f"combined draws are not positive where all draws of the shards are: {shown}. Declare the support "
+        f"of such parameters (supports={{{lost[0][0]!r}: 'positive'}}, or --support {lost[0][0]}=positive).",
+    )
+
+
+def densities_hint(names: Sequence[str], columns: Sequence[int]) -> tuple[str, ...]:
+    """Warn where log densities are of other coordinates than the draws that are combined."""
+    if not columns:
+        return ()
+    return (
+        "the log densities are the sampler's, of unconstrained parameters, and the draws are combined as they are. "
+        f"Declare the support of bounded parameters, or {listed([names[c] for c in columns])} may be combined wrongly.",
+    )
+
+
+def chains_as_shards(shards: Sequence[ShardDraws]) -> tuple[str, ...]:
+    """Warn where two shards look like chains of one run: the same file of rows, and another number of chain."""
+    seen: dict[str, tuple[str, str]] = {}
+    for shard in shards:
+        for data, chain in shard.runs:
+            before, label = seen.setdefault(data, (chain, shard.label))
+            if chain != before and label != shard.label:
+                return (
+                    f"{label} and {shard.label} were sampled from the same file {data} as chains {before} and {chain}: "
+                    "chains of one shard belong together, in a list, a folder or a pattern, or the result is too "
+                    "narrow.",
+                )
+    return ()
+
+
+def divergent_shards(shards: Sequence[ShardDraws]) -> tuple[str, ...]:
+    """Warn of divergent transitions that the sampler wrote."""
+    found = [f"{shard.label} ({shard.divergences:,})" for shard in shards if shard.divergences]
+    if not found:
+        return ()
+    return (
+        f"divergent transitions in {listed(found)}: these shards' draws may miss a part of their target.",
+    )
+
+
+def listed(items: Sequence[str], most: int = 6) -> str:
+    """Some items in one sentence.
+
+    Examples
+    --------
+    >>> listed(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    if len(items) > most:
+        return f"{', '.join(items[:most])} and {len(items) - most} more"
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
