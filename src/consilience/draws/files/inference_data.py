@@ -5,8 +5,8 @@ is the log density of the sampler's own unconstrained coordinates, and `divergin
 "__" are left out, as CmdStan's columns are: PyMC keeps its transformed copies under such names (`sigma_log__`).
 
 netCDF is read by ArviZ. zarr is read by xarray, because ArviZ 0.x refuses zarr 3; both formats of zarr are read, 2
-and 3. A zarr array may name "pickle" as its codec, and would be unpickled while it is opened: every description in
-the store is looked at first, and such a store is refused.
+and 3. A zarr array may name "pickle" as its codec; not every release of zarr refuses to follow it. Every description
+in the store is looked at first, and such a store is refused before it is opened.
 """
 
 from __future__ import annotations
