@@ -105,6 +105,29 @@ def test_a_hint_is_given_for_positive_columns_only():
     assert hint.startswith("theta[0] is positive")
 
 
+def test_a_vector_that_sums_to_one_gets_a_hint_of_its_own():
+    draws = np.random.default_rng(0).dirichlet([2, 3, 4], size=(2, 100)).round(6)
+    names = ["p[0]", "p[1]", "p[2]"]
+    _, hint = gather(draws, kind="inflated", names=names).notes
+    assert "--support p=simplex" in hint
+    assert len(gather(draws * 1.1, kind="inflated", names=names).notes) == 1
+
+
+def test_columns_beside_declared_ones_keep_their_hints():
+    """A simplex before them has fewer coordinates than columns."""
+    rng = np.random.default_rng(0)
+    shards = [
+        np.column_stack([rng.dirichlet([2, 3, 4], size=200), rng.lognormal(size=(200, 2))]) for _ in "ab"
+    ]
+    names = ["p[0]", "p[1]", "p[2]", "tau", "sigma"]
+    supports = {"p": "simplex", "tau": "positive"}
+    found = gather(shards, kind="inflated", names=names, supports=supports)
+    assert found.positive == (4,)
+    assert found.notes[0].startswith("sigma is positive")
+    with pytest.warns(ConsilienceWarning, match=r"not positive .*: sigma \("):
+        combine(shards, method="swiss", kind="inflated", names=names, supports=supports)
+
+
 def test_combined_draws_of_every_support_lie_inside():
     rng = np.random.default_rng(0)
     names = [name for support, shape in SHAPES.items() for name in names_of(support, shape, origin=1)]

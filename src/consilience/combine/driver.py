@@ -15,7 +15,7 @@ from consilience.errors import ConsilienceWarning, DrawsError, InputError, must_
 from consilience.progress import Progress, is_shown
 
 from .base import Combined, Combiner, Floats
-from .hints import densities_hint, no_longer_positive, positive_hint
+from .hints import densities_hint, no_longer_positive
 from .inputs import Gathered, gather
 from .registry import COMBINERS, get_combiner
 
@@ -105,24 +105,10 @@ def combine_gathered(rule: Combiner, gathered: Gathered, *, seed: int = 0) -> Po
         if shown is not None:
             shown.stage(f"combine by {rule.name}")
         combined = rule.combine(subposteriors, seed=seed)
-    posterior = _with_hints(_posterior(rule, subposteriors, combined, seed), rule, gathered)
+    posterior = _posterior(rule, gathered, combined, seed)
     for message in posterior.info["warnings"]:
         python_warnings.warn(f"{rule.name}: {message}", ConsilienceWarning, stacklevel=3)
     return posterior
-
-
-def _with_hints(posterior: Posterior, rule: Combiner, gathered: Gathered) -> Posterior:
-    """Add what was noticed of the draws to what the rule says."""
-    names, positive = gathered.user_names, gathered.positive
-    warnings = list(gathered.warnings)
-    if tuple(posterior.names) == names:
-        warnings += no_longer_positive(posterior.array, names, positive)
-    if gathered.unconstrained_densities and "log densities" in rule.needs:
-        warnings += densities_hint(names, positive)
-    info = dict(posterior.info)
-    info["notes"] = [*info["notes"], *positive_hint(names, positive)]
-    info["warnings"] = [*info["warnings"], *warnings]
-    return dataclasses.replace(posterior, info=info)
 
 
 def check_kind(rule: Combiner, kind: str) -> None:
@@ -170,8 +156,9 @@ def check_needs(rule: Combiner, subposteriors: Subposteriors) -> None:
     )
 
 
-def _posterior(rule: Combiner, subposteriors: Subposteriors, combined: Combined, seed: int) -> Posterior:
+def _posterior(rule: Combiner, gathered: Gathered, combined: Combined, seed: int) -> Posterior:
     """Map combined draws to the user's parameters and record how they were made."""
+    subposteriors = gathered.subposteriors
     space = subposteriors.space
     array, names, sizes = combined.array, tuple(subposteriors.names), combined.effective_sizes
     shapes, coordinates = {}, None
@@ -183,6 +170,11 @@ def _posterior(rule: Combiner, subposteriors: Subposteriors, combined: Combined,
         names, shapes = tuple(space.names), dict(space.shapes)
         if sizes is not None:
             sizes = _matching_sizes(sizes, coordinates, array)
+    warnings = [*combined.warnings, *gathered.warnings]
+    if names == gathered.user_names:
+        warnings += no_longer_positive(array, names, gathered.positive)
+    if gathered.unconstrained_densities and "log densities" in rule.needs:
+        warnings += densities_hint(gathered.user_names, gathered.positive)
     return Posterior(
         array=array,
         names=names,
@@ -199,8 +191,8 @@ def _posterior(rule: Combiner, subposteriors: Subposteriors, combined: Combined,
             "options": dataclasses.asdict(rule),  # type: ignore[call-overload]
             "seed": seed,
             "draws_per_shard": list(subposteriors.num_draws),
-            "notes": list(combined.notes),
-            "warnings": list(combined.warnings),
+            "notes": [*combined.notes, *gathered.notes],
+            "warnings": warnings,
         },
     )
 

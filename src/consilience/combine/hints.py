@@ -6,7 +6,10 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
+from consilience.draws.checks import split_index
+
 from .base import Floats
+from .bijections import ROUNDING
 from .reading import ShardDraws
 
 
@@ -26,16 +29,47 @@ def positive_columns(arrays: Sequence[Floats], declared: Collection[int] = ()) -
     return tuple(left)
 
 
-def positive_hint(names: Sequence[str], columns: Sequence[int]) -> tuple[str, ...]:
-    """Say how columns that may be scales would be combined as such."""
+def column_hints(arrays: Sequence[Floats], names: Sequence[str], columns: Sequence[int]) -> tuple[str, ...]:
+    """What may have to be declared of positive columns.
+
+    Examples
+    --------
+    >>> shares = np.array([[0.2, 0.8], [0.5, 0.5]])
+    >>> [hint.partition(" ")[0] for hint in column_hints([shares], ["p[0]", "p[1]"], (0, 1))]
+    ['p[0]', 'the']
+    """
     if not columns:
         return ()
+    return (*_positive_hint(names, columns), *_simplex_hint(arrays, names, columns))
+
+
+def _positive_hint(names: Sequence[str], columns: Sequence[int]) -> tuple[str, ...]:
+    """Say how columns that may be scales would be combined as such."""
     first = names[columns[0]]
     one = len(columns) == 1
     return (
         f"{listed([names[c] for c in columns])} {'is' if one else 'are'} positive in all draws. If a parameter cannot "
         f"be negative, declare it (supports={{{first!r}: 'positive'}}, or --support {first}=positive): it is then "
         "combined as its logarithm.",
+    )
+
+
+def _simplex_hint(arrays: Sequence[Floats], names: Sequence[str], columns: Sequence[int]) -> tuple[str, ...]:
+    """Say which parameters look like shares: vectors of positive entries that sum to 1 in every draw."""
+    vectors: dict[str, list[int]] = {}
+    for column in columns:
+        stem, index = split_index(names[column])
+        if len(index) == 1:
+            vectors.setdefault(stem, []).append(column)
+    found = [
+        stem
+        for stem, own in vectors.items()
+        if len(own) > 1 and all(np.abs(array[:, own].sum(axis=1) - 1).max() < ROUNDING for array in arrays)
+    ]
+    return tuple(
+        f"the entries of {stem} sum to 1 in all draws, so that they depend on each other: declare it "
+        f"(supports={{{stem!r}: 'simplex'}}, or --support {stem}=simplex)."
+        for stem in found
     )
 
 
@@ -46,8 +80,7 @@ def no_longer_positive(array: Floats, names: Sequence[str], columns: Sequence[in
         return ()
     shown = listed([f"{name} ({100 * share:.2g} %)" for name, share in lost])
     return (
-        f"combined draws are not positive where all draws of the shards are: {shown}. Declare the support "
-        f"of such parameters (supports={{{lost[0][0]!r}: 'positive'}}, or --support {lost[0][0]}=positive).",
+        f"combined draws are not positive where all draws of the shards are: {shown}. Declare the support.",
     )
 
 

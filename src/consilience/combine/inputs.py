@@ -14,7 +14,7 @@ from consilience.draws.checks import check_finite, check_names, split_index
 from consilience.errors import DrawsError, must_be
 
 from .base import Floats
-from .hints import chains_as_shards, divergent_shards, positive_columns
+from .hints import chains_as_shards, column_hints, divergent_shards, positive_columns
 from .reading import ShardDraws, columns_like, read_shards
 from .supports import SupportSpace, check_supports
 
@@ -31,6 +31,7 @@ class Gathered:
     positive: tuple[int, ...] = ()
     unconstrained_densities: bool = False
     divergences: tuple[int | None, ...] = ()
+    notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
@@ -70,7 +71,8 @@ def gather(
     if isinstance(draws, Subposteriors):
         _check_not_contradicted(draws, kind=kind, weights=weights, names=names)
         if not declared and parameters is None:
-            return Gathered(draws, positive_columns(draws.draws) if draws.space is None else ())
+            positive = positive_columns(draws.draws) if draws.space is None else ()
+            return Gathered(draws, positive, notes=column_hints(draws.draws, draws.names, positive))
         _check_without_space(draws, supports=supports, parameters=parameters)
         shards, kind, weights = _as_shards(draws), draws.kind, draws.weights
     else:
@@ -99,6 +101,7 @@ def gather(
         positive,
         complete and any(shard.unconstrained_densities for shard in shards),
         tuple(shard.divergences for shard in shards),
+        column_hints(columns.arrays, columns.names, positive),
         (*chains_as_shards(shards), *divergent_shards(shards)),
     )
 
