@@ -169,3 +169,11 @@ def test_methods_lists_every_rule():
     expected = ["swiss", "consensus", "recentering", "gaussian-barycenter", "gaussian-product", "pool"]
     assert names == expected
     assert SimpleNamespace(**dataclasses.asdict(methods()[1])).options == ("weighting",)
+
+
+def test_no_option_of_a_rule_is_taken_for_one_of_combine():
+    import inspect
+
+    own = set(inspect.signature(combine).parameters)
+    for record in methods():
+        assert not own & set(record.options), record.name

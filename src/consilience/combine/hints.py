@@ -21,11 +21,13 @@ def positive_columns(arrays: Sequence[Floats], declared: Collection[int] = ()) -
     >>> positive_columns([np.array([[1.0, -1.0], [2.0, 1.0]])])
     (0,)
     """
-    # Most columns are out after one draw of each shard.
+    # Most columns are out after one draw of each shard, and then the others need not be looked at.
     left = [c for c in range(arrays[0].shape[1]) if c not in declared]
     for rows in (slice(0, 1), slice(None)):
         for array in arrays:
-            left = [c for c in left if c < array.shape[1] and array[rows, c].min() > 0] if left else []
+            if left and max(left) < array.shape[1]:
+                lowest = array[rows].min(axis=0)
+                left = [c for c in left if lowest[c] > 0]
     return tuple(left)
 
 
