@@ -265,12 +265,12 @@ def test_subposteriors_with_a_space_are_not_contradicted():
     assert dataclasses.replace(shards).names == ("mu", "sigma")
 
 
-def test_unequal_shards_compile_once():
-    """All shards go through a bijection together: compiled programs depend on the number of draws."""
+def test_unequal_shards_share_compiled_programs():
+    """40 lengths between two powers of two need two programs."""
     from consilience.combine import bijections
 
     bijections._compiled.cache_clear()
     rng = np.random.default_rng(0)
     arrays = [rng.uniform(0.1, 0.9, size=(n, 1)) for n in range(20, 60)]
     SupportSpace(["p"], {"p": "unit"}).to_coordinates(arrays, [str(b) for b in range(40)])
-    assert bijections._compiled("unit", "backward")._cache_size() == 1
+    assert bijections._compiled("unit", "backward")._cache_size() == 2

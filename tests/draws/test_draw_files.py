@@ -263,11 +263,12 @@ def pymc_like(seed=0):
     )
 
 
+@pytest.mark.filterwarnings("ignore:The data type:Warning")  # of coordinates with names
 class TestZarr:
     @pytest.mark.parametrize("form", [2, 3])
     def test_of_arviz(self, tmp_path, form):
         data = pymc_like()
-        data.to_datatree().to_zarr(tmp_path / "a.zarr", zarr_format=form)
+        data.to_datatree().to_zarr(tmp_path / "a.zarr", zarr_format=form, consolidated=form == 2)
         file = read_draws(tmp_path / "a.zarr")
         assert sorted(file.names) == ["Intercept", "beta[0]", "beta[1]", "sigma"]
         assert file.chains == (25,) * 4
@@ -278,12 +279,24 @@ class TestZarr:
         (tmp_path / "a.zarr").rename(tmp_path / "unnamed")
         assert read_draws(tmp_path / "unnamed").names == file.names
 
+    def test_of_ours_rewritten_as_zarr(self, tmp_path):
+        """Parameters are in our order again, with their names, whatever order a folder has."""
+        arviz = pytest.importorskip("arviz")
+        posterior = full_posterior()
+        posterior.save(tmp_path / "a.nc")
+        tree = arviz.from_netcdf(str(tmp_path / "a.nc")).to_datatree()
+        tree.to_zarr(tmp_path / "a.zarr", zarr_format=2)
+        back = load(tmp_path / "a.zarr")
+        assert back.names == posterior.names
+        np.testing.assert_array_equal(back.array, posterior.array)
+        np.testing.assert_array_equal(back.log_weights, posterior.log_weights)
+
     def test_without_statistics_and_without_a_posterior(self, tmp_path):
         arviz = pytest.importorskip("arviz")
         draws = normal(2, 10)
-        arviz.from_dict(posterior={"a": draws}).to_datatree().to_zarr(tmp_path / "a.zarr")
+        arviz.from_dict(posterior={"a": draws}).to_datatree().to_zarr(tmp_path / "a.zarr", consolidated=False)
         assert read_draws(tmp_path / "a.zarr").log_densities is None
-        arviz.from_dict(prior={"a": draws}).to_datatree().to_zarr(tmp_path / "b.zarr")
+        arviz.from_dict(prior={"a": draws}).to_datatree().to_zarr(tmp_path / "b.zarr", consolidated=False)
         (tmp_path / "c.zarr").mkdir()
         (tmp_path / "d.zarr").write_text("")
         for name in "bcd":
@@ -297,7 +310,7 @@ class TestZarr:
         import json
 
         path = tmp_path / "a.zarr"
-        pymc_like().to_datatree().to_zarr(path, zarr_format=form)
+        pymc_like().to_datatree().to_zarr(path, zarr_format=form, consolidated=form == 2)
         array = path / "posterior" / "feature" / ("zarr.json" if form == 3 else ".zarray")
         content = json.loads(array.read_text())
         if form == 3:

@@ -90,6 +90,16 @@ def test_numpyro_that_has_not_run():
         read_object(MCMC(NUTS(lambda: None), num_warmup=1, num_samples=1), "draws[3]")
 
 
+def test_datatree_of_xarray():
+    arviz = pytest.importorskip("arviz")
+    draws = np.random.default_rng(0).normal(size=(2, 10, 3))
+    data = arviz.from_dict(posterior={"b": draws}, sample_stats={"lp": draws[..., 0]}).to_datatree()
+    file = read_object(data, "draws[0]")
+    assert (file.names, file.chains) == (("b[0]", "b[1]", "b[2]"), (10, 10))
+    np.testing.assert_array_equal(file.array, draws.reshape(20, 3))
+    np.testing.assert_array_equal(file.log_densities, draws[..., 0].ravel())
+
+
 def test_inference_data_without_a_posterior():
     arviz = pytest.importorskip("arviz")
     with pytest.raises(DrawsError, match=r"draws\[0\].*an InferenceData with a posterior"):

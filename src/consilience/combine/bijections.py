@@ -80,10 +80,17 @@ def log_jacobian(support: str, free: Floats) -> Floats:
 
 
 def _in_double(support: str, direction: str, x: Floats) -> Floats:
+    """NumPyro's bijection in float64.
+
+    Programs are compiled for a number of draws: padded to a power of two, all shards share a few.
+    """
     from consilience.model.space import double_precision
 
+    number = len(x)
+    padding = [(0, (1 << (number - 1).bit_length()) - number), *[(0, 0)] * (x.ndim - 1)]
     with double_precision():
-        return np.asarray(_compiled(support, direction)(x), dtype=np.float64)
+        found = _compiled(support, direction)(np.pad(x, padding, mode="edge"))
+    return np.asarray(found, dtype=np.float64)[:number]
 
 
 @functools.cache

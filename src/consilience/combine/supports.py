@@ -115,18 +115,27 @@ class SupportSpace:
 
     def to_coordinates(self, arrays: Sequence[Floats], labels: Sequence[str]) -> tuple[Floats, ...]:
         """Each shard's columns to coordinates; a draw outside its support is refused by shard and parameter."""
-        flats = tuple(np.empty((len(array), self.dimension)) for array in arrays)
-        edges = np.cumsum([len(array) for array in arrays])
+        return tuple(
+            self._coordinates(array, f"shard {b}" + (f" ({label})" if label != str(b) else ""))
+            for b, (array, label) in enumerate(zip(arrays, labels, strict=True))
+        )
+
+    def _coordinates(self, array: Floats, shard: str) -> Floats:
+        flat = np.empty((len(array), self.dimension))
         for block in self._blocks:
-            # All shards at once: compiled programs depend on the number of draws, and shards differ in it.
-            stacked = np.concatenate([array[:, block.columns] for array in arrays])
-            values = stacked.reshape(len(stacked), *block.shape)
-            _require_inside(block, values, edges, labels)
-            free = backward(block.support, values).reshape(len(stacked), -1)
-            _require_finite(block, free, edges, labels)
-            for flat, part in zip(flats, np.split(free, edges[:-1]), strict=True):
-                flat[:, block.coordinates] = part
-        return flats
+            values = array[:, block.columns].reshape(len(array), *block.shape)
+            if block.support is None:
+                flat[:, block.coordinates] = values
+                continue
+            wrong = outside(block.support, values)
+            if wrong.any():
+                raise _not_inside(block, wrong, values, shard)
+            free = backward(block.support, values).reshape(len(array), -1)
+            lost = ~np.isfinite(free).all(axis=1)
+            if lost.any():
+                raise _not_inside(block, lost, values, shard)
+            flat[:, block.coordinates] = free
+        return flat
 
     def log_jacobian(self, coordinates: Floats) -> Floats:
         """(N,) log |d user / d coordinates|, which turns a log density of the draws into one of coordinates.
@@ -237,35 +246,13 @@ def _free_names(block: _Block, names: Sequence[str]) -> list[str]:
 # ------------------------------------------------------------------------------------------
 
 
-def _require_inside(block: _Block, values: Floats, edges: Any, labels: Sequence[str]) -> None:
-    if block.support is None:
-        return
-    wrong = outside(block.support, values)
-    if wrong.any():
-        raise _not_inside(block, wrong, values, edges, labels)
-
-
-def _require_finite(block: _Block, free: Floats, edges: Any, labels: Sequence[str]) -> None:
-    lost = ~np.isfinite(free).all(axis=1)
-    if block.support is not None and lost.any():
-        raise _not_inside(block, lost, None, edges, labels)
-
-
-def _not_inside(
-    block: _Block, wrong: Any, values: Floats | None, edges: Any, labels: Sequence[str]
-) -> Exception:
-    first = int(np.flatnonzero(wrong)[0])
-    shard = int(np.searchsorted(edges, first, side="right"))
-    begin = 0 if shard == 0 else int(edges[shard - 1])
-    number, total = int(wrong[begin : edges[shard]].sum()), int(edges[shard] - begin)
-    label = labels[shard]
-    where = f"shard {shard}" + (f" ({label})" if label != str(shard) else "")
-    shown = "on its edge" if values is None else np.array2string(values[first], precision=4).replace("\n", "")
+def _not_inside(block: _Block, wrong: Any, values: Floats, shard: str) -> Exception:
+    shown = np.array2string(values[int(np.flatnonzero(wrong)[0])], precision=4).replace("\n", "")
     return must_be(
         "combine",
         f"supports[{block.name!r}]",
         f"what every draw is, {SUPPORTS[str(block.support)]}",
-        f"{number} of {total} draws outside in {where}, such as {shown}",
+        f"{int(wrong.sum())} of {len(values)} draws outside in {shard}, such as {shown}",
         "Declare another support, or write the draws with more digits where they lie on the edge.",
         DrawsError,
     )

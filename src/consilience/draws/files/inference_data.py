@@ -99,23 +99,31 @@ def read_netcdf(path: Path) -> DrawFile:
 def read_zarr(path: Path) -> DrawFile:
     """Read a folder that ArviZ's or a DataTree's `to_zarr` wrote."""
     try:
-        import xarray
+        import xarray  # noqa: F401
         import zarr  # noqa: F401 (xarray's own message does not name the extra)
     except ImportError:
         raise _not_installed(path, "zarr", "zarr") from None
     _refuse_pickles(path)
     wrong = "a zarr folder of ArviZ with a posterior"
     try:
-        with xarray.open_dataset(path, group="posterior", engine="zarr", chunks=None) as posterior:
-            posterior.load()
+        posterior = _zarr_group(path, "posterior")
+        # Folders have no order of their own.
+        posterior = posterior[sorted(map(str, posterior.data_vars))]
         try:
-            with xarray.open_dataset(path, group="sample_stats", engine="zarr", chunks=None) as statistics:
-                statistics.load()
+            statistics = _zarr_group(path, "sample_stats")
         except (KeyError, FileNotFoundError):
             statistics = None
     except _UNREADABLE as error:
         raise bad_file(path, wrong, _first_line(error), _WRITE_ZARR) from None
     return _from_groups(posterior, statistics, path)
+
+
+def _zarr_group(path: Path, group: str) -> Any:
+    import xarray
+
+    # Not by the summary that some writers leave: it may be older than the arrays, and was not looked at for each.
+    with xarray.open_dataset(path, group=group, engine="zarr", chunks=None, consolidated=False) as data:
+        return data.load()
 
 
 def is_zarr(path: Path) -> bool:
@@ -177,6 +185,7 @@ def _from_groups(posterior: Any, statistics: Any, where: Path | str) -> DrawFile
         for name, array in values.items()
     }
     if text is not None:
+        flat = {name: flat[name] for name in _order_of_ours(text, list(flat))}
         return from_metadata(text, from_variables(flat).array, extras, where)
     density, diverging = extras.get("lp"), extras.get("diverging")
     return from_variables(
@@ -186,6 +195,15 @@ def _from_groups(posterior: Any, statistics: Any, where: Path | str) -> DrawFile
         unconstrained_densities=density is not None,
         divergences=None if diverging is None else int(diverging.sum()),
     )
+
+
+def _order_of_ours(text: str, found: list[str]) -> list[str]:
+    """The order in which we wrote parameters; other writers of our files need not keep it."""
+    try:
+        order = list(json.loads(text)["shapes"])
+    except (ValueError, LookupError, TypeError):
+        return found  # a damaged description is refused in words of its own
+    return order if sorted(order) == sorted(found) else found
 
 
 def _statistics(text: str | None) -> tuple[str, ...]:
