@@ -157,6 +157,11 @@ def test_columns_in_any_order_keep_their_places():
     np.testing.assert_allclose(user, [[1, np.tanh(0.5), 9, np.tanh(0.5), 1]])
     (back,) = space.to_coordinates([user], ["0"])
     np.testing.assert_allclose(back, [[0.5, 9.0]])
+    space = SupportSpace(["z[2]", "a", "z[0]", "z[1]"], {"z": "ordered"})
+    user = space.to_user(np.array([[1.0, 0.0, np.log(2), 9.0]]))
+    np.testing.assert_allclose(user, [[4, 9, 1, 2]])
+    (back,) = space.to_coordinates([user], ["0"])
+    np.testing.assert_allclose(back, [[1.0, 0.0, np.log(2), 9.0]], atol=1e-12)
 
 
 def test_few_digits_are_put_right():

@@ -16,7 +16,7 @@ def mcmc():
     import jax
     import numpyro
     import numpyro.distributions as dist
-    from numpyro.infer import MCMC, NUTS
+    from numpyro.infer import HMC, MCMC
 
     def model(y):
         mu = numpyro.sample("mu", dist.Normal(0, 5))
@@ -27,9 +27,10 @@ def mcmc():
         numpyro.sample("y", dist.Normal(mu, sigma), obs=y)
 
     y = np.random.default_rng(0).normal(1.0, 0.5, size=50)
+    kernel = HMC(model, step_size=0.05, num_steps=5, adapt_step_size=False, adapt_mass_matrix=False)
     run = MCMC(
-        NUTS(model),
-        num_warmup=200,
+        kernel,
+        num_warmup=20,
         num_samples=60,
         num_chains=2,
         chain_method="vectorized",
