@@ -188,6 +188,13 @@ class TestPlaces:
             with pytest.raises(DrawsError, match=r"files of draws.*none"):
                 gather([path], kind="inflated")
 
+    def test_a_folder_with_the_same_draws_twice(self, tmp_path):
+        frame = pd.DataFrame(DRAWS[0, 0], columns=list("abc"))
+        frame.to_csv(tmp_path / "a.csv", index=False)
+        frame.to_parquet(tmp_path / "a.parquet")
+        with pytest.raises(DrawsError, match=r"of one form in the folder.*\.csv and \.parquet"):
+            gather([tmp_path], kind="inflated")
+
     def test_a_file_with_a_star_in_its_name(self, tmp_path):
         path = tmp_path / "a[1].csv"
         pd.DataFrame(DRAWS[0, 0], columns=list("abc")).to_csv(path, index=False)

@@ -43,7 +43,7 @@ def combine(
         (B, J, d) array, `Subposteriors`, or a list with one entry per shard: an array (J_b, d) or (chains, J,
         d), the path of a file, ArviZ's InferenceData (which PyMC returns) or DataTree, NumPyro's MCMC, a dict of
         (J_b, …) arrays, a table of pandas, Polars or Arrow; or, for several chains, a list of these, a folder or
-        a pattern such as "shard3-*.csv".
+        a pattern such as ``"shard3-*.csv"``.
     method : str
         Name of a rule, see `methods`.
     kind : "subposterior" or "inflated"

@@ -112,6 +112,17 @@ def _files(path: Any) -> list[Any]:
         got = f"none in {text}" if folder else f"none called {text}"
         advice = "A folder or a pattern stands for the chains of one shard; check it."
         raise must_be("combine", "draws", "files of draws", got, advice, error=DrawsError)
+    forms = sorted({Path(file).suffix.lower() for file in found})
+    if folder and len(forms) > 1:  # the same draws twice, more likely than chains in different forms
+        advice = "Name the chains by a pattern such as '*.csv'."
+        raise must_be(
+            "combine",
+            "draws",
+            f"of one form in the folder {text}",
+            " and ".join(forms),
+            advice,
+            error=DrawsError,
+        )
     return found
 
 
