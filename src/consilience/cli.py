@@ -131,7 +131,9 @@ def _combine(options: argparse.Namespace) -> None:
     methods = parse_methods(options.method)
     settings = parse_rule_settings(options.option, methods)
     supports = check_supports(parse_supports(options.support))
-    parameters = None if options.parameters is None else options.parameters.split(",")
+    parameters = (
+        None if options.parameters is None else [part.strip() for part in options.parameters.split(",")]
+    )
 
     from consilience.combining import combine_files
 
