@@ -328,6 +328,20 @@ def test_a_model_that_fails_on_its_rows_leaves_nothing(tmp_path):
         ("one.npy two.npy", "--kind inflated --weights a,b", ["--weights", "'a,b'"]),
         ("one.npy two.npy", "--kind inflated --seed -1", ["`seed`"]),
         ("one.npy two.npy", "--kind inflated --option draws=2", ["`draws`"]),
+        ("one.npy two.npy", "--kind inflated --support theta", ["--support", "'theta'"]),
+        (
+            "one.npy two.npy",
+            "--kind inflated --support theta=positiv",
+            ["'positiv'", "Did you mean 'positive'"],
+        ),
+        ("one.npy two.npy", "--kind inflated --support sigma=positive", ["`supports`", "'sigma'", "theta"]),
+        ("one.npy two.npy", "--kind inflated --support theta=simplex", ["shard 0 (", "one.npy", "sum 1"]),
+        ("one.npy two.npy", "--kind inflated --support theta=correlation", ["square matrix"]),
+        ("one.npy two.npy", "--kind inflated --parameters sigma", ["`parameters`", "'sigma'"]),
+        ("one.npy two.npy", "--kind inflated --parameters ,", ["`parameters`"]),
+        ("one.npy two.npy", "--kind inflated --report nowhere/page.html", ["nowhere/page.html"]),
+        ("one.npy no*.npy", "--kind inflated", ["no*.npy", "files of draws"]),
+        ("one.npy other", "--kind inflated", ["other", "files of draws"]),
         ("", "--kind inflated", ["FILE", "--help"]),
     ],
 )
@@ -338,10 +352,31 @@ def test_draws(refused, tmp_path, files, options, words):
 
 
 @pytest.mark.parametrize(
+    ("methods", "options", "words"),
+    [
+        ("swiss,swis", "", ["'swis'", "Did you mean 'swiss'"]),
+        ("swiss,", "", ["--method", "'swiss,'"]),
+        ("swiss,swiss", "", ["--method", "each once"]),
+        ("swiss,consensus", "", ["'subposterior' for method 'consensus'"]),
+        ("swiss,pool", "--option weighting=full", ["`weighting`", "no options"]),
+        ("swiss,pool", "--option pool.weighting=full", ["`weighting`", "'pool' has no options"]),
+        ("swiss,pool", "--report file/page.html", ["file/page.html"]),
+        ("swiss,pool", "--out posterior.txt", ["posterior.txt"]),
+    ],
+)
+def test_several_rules(refused, monkeypatch, methods, options, words):
+    """Whatever is wrong with one of them is found before any of them runs."""
+    monkeypatch.setattr("consilience.combining.combine_gathered", None)
+    command = ["combine", "one.npy", "two.npy", "--kind", "inflated", "--method", methods, *options.split()]
+    said = refused(command)
+    assert all(word in said for word in words), said
+
+
+@pytest.mark.parametrize(
     "out", ["posterior.txt", "nowhere/posterior.npz", "file/posterior.npz", "/proc/p.npz"]
 )
 def test_places_where_no_posterior_can_be(refused, out, monkeypatch):
-    monkeypatch.setattr("consilience.combine.combine", None)
+    monkeypatch.setattr("consilience.combining.gather", None)
     assert out in refused(["combine", "one.npy", "--kind", "inflated", "--method", "swiss", "--out", out])
 
 

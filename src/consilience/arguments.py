@@ -48,6 +48,65 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
     return settings
 
 
+def parse_methods(text: str) -> list[str]:
+    """Names of rules separated by commas.
+
+    Examples
+    --------
+    >>> parse_methods("swiss, pool")
+    ['swiss', 'pool']
+    """
+    methods = [part.strip() for part in text.split(",")]
+    if not all(methods) or len(set(methods)) != len(methods):
+        advice = "For example --method swiss,pool."
+        raise must_be("command line", "--method", "rules separated by commas, each once", text, advice)
+    return methods
+
+
+def parse_rule_settings(pairs: list[str], methods: list[str]) -> dict[str, dict[str, Any]]:
+    """Read NAME=VALUE, for every rule that has such an option, and RULE.NAME=VALUE, for one of several rules.
+
+    Examples
+    --------
+    >>> parse_rule_settings(["consensus.weighting=diagonal"], ["consensus", "gaussian-product"])
+    {'consensus': {'weighting': 'diagonal'}, 'gaussian-product': {}}
+    """
+    settings: dict[str, dict[str, Any]] = {method: {} for method in methods}
+    for pair in pairs:
+        rule, point, rest = pair.partition(".")
+        if point and rule in settings:
+            settings[rule].update(parse_settings([rest]))
+            continue
+        ((name, value),) = parse_settings([pair]).items()
+        for method in [m for m in methods if len(methods) == 1 or name in _options_of(m)] or methods[:1]:
+            settings[method][name] = value
+    return settings
+
+
+def _options_of(method: str) -> tuple[str, ...]:
+    from consilience.combine import methods
+
+    return next((record.options for record in methods() if record.name == method), ())
+
+
+def parse_supports(pairs: list[str]) -> dict[str, str]:
+    """Read PARAMETER=SUPPORT pairs.
+
+    Examples
+    --------
+    >>> parse_supports(["sigma=positive"])
+    {'sigma': 'positive'}
+    """
+    supports = {}
+    for pair in pairs:
+        name, equals, support = pair.rpartition("=")
+        if not equals or not name:
+            advice = "For example --support sigma=positive."
+            raise must_be("command line", "--support", "PARAMETER=SUPPORT", pair, advice)
+        supports[name.strip()] = support.strip()
+    return supports
+
+
 def parse_shards(text: str) -> int | str:
     """A number of shards, "auto", or the name of a column."""
     try:

@@ -126,36 +126,31 @@ def _fit(options: argparse.Namespace) -> None:
 
 
 def _combine(options: argparse.Namespace) -> None:
-    from consilience.arguments import parse_settings, parse_weights
-    from consilience.combine import combine, get_combiner
-    from consilience.draws.files import check_destination
+    from consilience.arguments import parse_methods, parse_rule_settings, parse_supports, parse_weights
+    from consilience.combine.supports import check_supports
 
     weights = parse_weights(options.weights)
-    settings = parse_settings(options.option)
-    get_combiner(options.method, **settings)
-    if options.out is not None:
-        check_destination(options.out)
-    posterior = combine(
+    methods = parse_methods(options.method)
+    settings = parse_rule_settings(options.option, methods)
+    supports = check_supports(parse_supports(options.support))
+    parameters = (
+        None if options.parameters is None else [part.strip() for part in options.parameters.split(",")]
+    )
+
+    from consilience.combining import combine_files
+
+    combine_files(
         options.files,
-        method=options.method,
+        methods=methods,
+        options=settings,
         kind=options.kind,
         weights=weights,
+        supports=supports,
+        parameters=parameters,
         seed=options.seed,
-        **settings,
+        out=options.out,
+        report=options.report,
     )
-    if options.out is not None:
-        posterior.save(options.out)
-    info = posterior.info
-    print(
-        f"{info['method']} on {len(options.files)} shards ({info['kind']} draws), {len(posterior.array):,} draws"
-    )
-    for message in info["warnings"]:
-        print(f"WARNING: {message}")
-    for message in info["notes"]:
-        print(message)
-    print(posterior.summary().to_string(float_format=lambda value: f"{value:.4g}"))
-    if options.out:
-        print(f"Saved to {options.out}")
 
 
 def _compare(options: argparse.Namespace) -> None:

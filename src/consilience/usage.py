@@ -181,12 +181,18 @@ def _add_combine(commands: Any) -> None:
         help="combine draws made elsewhere, one file per shard",
         usage="consilience combine FILE [FILE ...] --method RULE [options]",
         description="Combine the draws of all shards, from Stan, PyMC, NumPyro, R or anything else, into draws "
-        "of the posterior.",
+        "of the posterior. A folder or a quoted pattern stands for the chains of one shard. Several rules are "
+        "shown side by side: consilience combine 'a-*.csv' 'b-*.csv' --kind inflated --method swiss,pool",
     )
     combine.add_argument(
-        "files", nargs="+", metavar="FILE", help="one per shard: npy, npz, csv, parquet or netCDF"
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="one per shard: npy, npz, csv (CmdStan's too), parquet, netCDF or zarr; or a folder or quoted pattern",
     )
-    combine.add_argument("--method", required=True, metavar="RULE", help="see 'consilience methods'")
+    combine.add_argument(
+        "--method", required=True, metavar="RULE,...", help="one rule or several; see 'consilience methods'"
+    )
     combine.add_argument(
         "--kind",
         help="what was sampled, where the files do not say: subposterior (prior^w x likelihood) or inflated "
@@ -198,10 +204,33 @@ def _add_combine(commands: Any) -> None:
         help="the shards' shares of the rows, separated by commas (default: equal)",
     )
     combine.add_argument(
-        "--option", action="append", default=[], metavar="NAME=VALUE", help="option of the method"
+        "--support",
+        action="append",
+        default=[],
+        metavar="NAME=SUPPORT",
+        help="combine a parameter unconstrained: positive, unit, simplex, ordered or correlation; may be repeated",
+    )
+    combine.add_argument(
+        "--parameters", metavar="NAME,...", help="which parameters to combine (default: all)"
+    )
+    combine.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="[RULE.]NAME=VALUE",
+        help="option of the method, or of one of several; may be repeated",
     )
     combine.add_argument("--seed", type=_whole, default=0, metavar="N", help="default: 0")
-    combine.add_argument("--out", metavar="FILE", help="where to save: npz, nc, parquet or csv")
+    combine.add_argument(
+        "--out",
+        metavar="FILE",
+        help="where to save: npz, nc, parquet or csv; of several rules, each gets its name before the suffix",
+    )
+    combine.add_argument(
+        "--report",
+        metavar="FILE",
+        help="page with pictures (with several rules consilience-combine.html, unless this is none)",
+    )
 
 
 def _add_compare(commands: Any) -> None:

@@ -150,13 +150,13 @@ def test_arviz_objects():
 
 
 def test_shards_that_say_different_things(monkeypatch):
-    import consilience.combine.inputs as inputs
+    from consilience.combine import reading
 
-    def shard(path):
+    def shard(path, where, label):
         kind = "inflated" if path == "b" else "subposterior"
-        return inputs._Shard(DRAWS[0], (200,), path, ("x", "y"), kind, 0.5)
+        return [reading.ShardDraws(DRAWS[0], (200,), path, ("x", "y"), kind, 0.5)]
 
-    monkeypatch.setattr(inputs, "_read", shard)
+    monkeypatch.setattr(reading, "_read", shard)
     with pytest.raises(DrawsError, match=r"the same for all shards.*'inflated' in b"):
         combine(["a", "b"], method="consensus")
     with pytest.raises(DrawsError, match="kind='inflated'"):
@@ -170,3 +170,11 @@ def test_methods_lists_every_rule():
     expected += ["pie", "wasp"]
     assert names == expected
     assert SimpleNamespace(**dataclasses.asdict(methods()[1])).options == ("weighting",)
+
+
+def test_no_option_of_a_rule_is_taken_for_one_of_combine():
+    import inspect
+
+    own = set(inspect.signature(combine).parameters)
+    for record in methods():
+        assert not own & set(record.options), record.name

@@ -174,6 +174,33 @@ lp__,accept_stat__,divergent__,mu,beta.1,beta.2,L.1.1,L.2.1
             file = read_draws(self.write(tmp_path, text.format(save=save)))
             assert file.array.tolist() == [[11, 12, 13, 14, 15]]
 
+    def test_cmdstan_matrices_are_put_by_row(self, tmp_path):
+        text = "lp__,divergent__,mu,L.1.1,L.2.1,L.1.2,L.2.2\n-1,0,9,11,21,12,22\n-2,1,8,5,6,7,8\n"
+        file = read_draws(self.write(tmp_path, text))
+        assert file.names == ("mu", "L[1,1]", "L[1,2]", "L[2,1]", "L[2,2]")
+        assert file.array.tolist() == [[9, 11, 12, 21, 22], [8, 5, 7, 6, 8]]
+        assert file.divergences == 1
+        assert file.unconstrained_densities
+        assert Posterior(file.array, names=file.names).draws["L"][0].tolist() == [[11, 12], [21, 22]]
+
+    def test_cmdstan_says_which_rows_and_chain(self, tmp_path):
+        text = """# method = sample (Default)
+# id = 3
+# data
+#   file = /tmp/shard7.json
+# init = 2 (Default)
+# output
+#   file = output.csv (Default)
+lp__,mu
+-1,2
+"""
+        assert read_draws(self.write(tmp_path, text)).run == ("/tmp/shard7.json", "3")
+
+    @pytest.mark.parametrize("method", ["optimize", "variational", "pathfinder"])
+    def test_cmdstan_of_another_method(self, tmp_path, method):
+        with pytest.raises(DrawsError, match=f"sampler wrote. Got 'method = {method}'"):
+            read_draws(self.write(tmp_path, f"# method = {method}\nlp__,mu\n-1,2\n"))
+
     def test_damaged_description(self, tmp_path):
         path = self.write(tmp_path, '# consilience {"version": 1\na\n1\n2\n')
         with pytest.raises(DrawsError, match="damaged description"):
@@ -215,6 +242,149 @@ def test_netcdf_of_arviz(tmp_path):
     np.testing.assert_array_equal(file.log_densities, x[..., 0].ravel())
     Posterior(normal(5, 1), names=("a",)).save(tmp_path / "ours.nc")
     assert az.from_netcdf(str(tmp_path / "ours.nc"))["posterior"]["a"].shape == (1, 5)
+
+
+def pymc_like(seed=0):
+    """InferenceData as PyMC returns it: transformed copies, coordinates with names, statistics, observed data."""
+    arviz = pytest.importorskip("arviz")
+    rng = np.random.default_rng(seed)
+    sigma = rng.lognormal(size=(4, 25))
+    return arviz.from_dict(
+        posterior={
+            "Intercept": rng.normal(size=(4, 25)),
+            "beta": rng.normal(size=(4, 25, 2)),
+            "sigma": sigma,
+            "sigma_log__": np.log(sigma),
+        },
+        sample_stats={"lp": rng.normal(size=(4, 25)), "diverging": np.arange(100).reshape(4, 25) > 97},
+        observed_data={"y": rng.normal(size=10)},
+        coords={"feature": ["age", "income"]},
+        dims={"beta": ["feature"]},
+    )
+
+
+@pytest.mark.filterwarnings("ignore:The data type:Warning")  # of coordinates with names
+class TestZarr:
+    @pytest.mark.parametrize("form", [2, 3])
+    def test_of_arviz(self, tmp_path, form):
+        data = pymc_like()
+        data.to_datatree().to_zarr(tmp_path / "a.zarr", zarr_format=form, consolidated=form == 2)
+        file = read_draws(tmp_path / "a.zarr")
+        assert sorted(file.names) == ["Intercept", "beta[0]", "beta[1]", "sigma"]
+        assert file.chains == (25,) * 4
+        assert file.divergences == 2
+        sigma = file.array[:, file.names.index("sigma")]
+        np.testing.assert_array_equal(sigma, data.posterior["sigma"].values.ravel())
+        np.testing.assert_array_equal(file.log_densities, data.sample_stats["lp"].values.ravel())
+        (tmp_path / "a.zarr").rename(tmp_path / "unnamed")
+        assert read_draws(tmp_path / "unnamed").names == file.names
+
+    def test_of_ours_rewritten_as_zarr(self, tmp_path):
+        """Parameters are in our order again, with their names, whatever order a folder has."""
+        arviz = pytest.importorskip("arviz")
+        posterior = full_posterior()
+        posterior.save(tmp_path / "a.nc")
+        tree = arviz.from_netcdf(str(tmp_path / "a.nc")).to_datatree()
+        tree.to_zarr(tmp_path / "a.zarr", zarr_format=2)
+        back = load(tmp_path / "a.zarr")
+        assert back.names == posterior.names
+        np.testing.assert_array_equal(back.array, posterior.array)
+        np.testing.assert_array_equal(back.log_weights, posterior.log_weights)
+
+    def test_without_statistics_and_without_a_posterior(self, tmp_path):
+        arviz = pytest.importorskip("arviz")
+        draws = normal(2, 10)
+        arviz.from_dict(posterior={"a": draws}).to_datatree().to_zarr(tmp_path / "a.zarr", consolidated=False)
+        assert read_draws(tmp_path / "a.zarr").log_densities is None
+        arviz.from_dict(prior={"a": draws}).to_datatree().to_zarr(tmp_path / "b.zarr", consolidated=False)
+        (tmp_path / "c.zarr").mkdir()
+        (tmp_path / "d.zarr").write_text("")
+        for name in "bcd":
+            with pytest.raises(DrawsError, match=rf"{name}\.zarr") as caught:
+                read_draws(tmp_path / f"{name}.zarr")
+            assert "\n" not in str(caught.value)
+
+    @pytest.mark.parametrize("form", [2, 3])
+    def test_nothing_is_unpickled(self, tmp_path, form):
+        """A codec called pickle, anywhere in the store, is refused before the store is opened."""
+        import json
+
+        path = tmp_path / "a.zarr"
+        pymc_like().to_datatree().to_zarr(path, zarr_format=form, consolidated=form == 2)
+        array = path / "posterior" / "feature" / ("zarr.json" if form == 3 else ".zarray")
+        content = json.loads(array.read_text())
+        if form == 3:
+            content["codecs"] = [{"name": "numcodecs.pickle", "configuration": {}}]
+        else:
+            content.update(dtype="|O", filters=[{"id": "pickle", "protocol": 5}])
+        array.write_text(json.dumps(content))
+        with pytest.raises(DrawsError, match=r"free of pickled objects.*a pickle codec in"):
+            read_draws(path)
+
+    def test_a_pickled_chunk_does_nothing(self, tmp_path):
+        path = tmp_path / "a.zarr"
+        pymc_like().to_datatree().to_zarr(path, zarr_format=2)
+        _write_pickled(path / "posterior" / "Intercept")
+        _UNPICKLED.clear()
+        with pytest.raises(DrawsError, match="free of pickled objects"):
+            read_draws(path)
+        assert _UNPICKLED == []
+        pickle.loads((path / "posterior" / "Intercept" / "0.0").read_bytes())
+        assert _UNPICKLED == ["ran"]
+
+    def test_without_the_extra(self, tmp_path, monkeypatch):
+        (tmp_path / "a.zarr").mkdir()
+        monkeypatch.setitem(sys.modules, "zarr", None)
+        with pytest.raises(InputError, match=r'pip install "consilience\[arviz\]"'):
+            read_draws(tmp_path / "a.zarr")
+
+
+_UNPICKLED: list[str] = []
+
+
+def _run():
+    _UNPICKLED.append("ran")
+    return "age"
+
+
+class _Trap:
+    def __reduce__(self):
+        return (_run, ())
+
+
+def _write_pickled(folder):
+    import json
+
+    description = {
+        "zarr_format": 2,
+        "shape": [4, 25],
+        "chunks": [4, 25],
+        "dtype": "<f8",
+        "fill_value": None,
+        "order": "C",
+        "filters": [{"id": "pickle", "protocol": 5}],
+        "compressor": None,
+    }
+    (folder / ".zarray").write_text(json.dumps(description))
+    (folder / "0.0").write_bytes(pickle.dumps(_Trap()))
+
+
+def test_pymc_in_netcdf_leaves_transformed_copies_out(tmp_path):
+    data = pymc_like()
+    data.to_netcdf(str(tmp_path / "a.nc"))
+    file = read_draws(tmp_path / "a.nc")
+    assert file.names == ("Intercept", "beta[0]", "beta[1]", "sigma")
+    assert file.divergences == 2
+    assert file.unconstrained_densities
+
+
+def test_variables_that_are_no_draws(tmp_path):
+    arviz = pytest.importorskip("arviz")
+    xarray = pytest.importorskip("xarray")
+    data = arviz.InferenceData(posterior=xarray.Dataset({"a": ("k", np.zeros(3))}))
+    data.to_netcdf(str(tmp_path / "a.nc"))
+    with pytest.raises(DrawsError, match=r"a\.nc.*\(chain, draw, …\).*k in a"):
+        read_draws(tmp_path / "a.nc")
 
 
 def test_netcdf_without_arviz_names_the_extra(tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from consilience.draws import Posterior, Subposteriors
-from consilience.report import ReportInput
+from consilience.report import ReportInput, RulesInput
 
 HOSTILE_NAMES = (
     "<script>alert(1)</script>",
@@ -79,3 +79,29 @@ def sample_report(
         "notes": ["A note with <i>markup</i>."],
     }
     return ReportInput(**{**given, **fields})
+
+
+def sample_rules(dimension: int = 6, num_shards: int = 5, num_rules: int = 3, **fields: Any) -> RulesInput:
+    """Rules that agree, but for the last, whose mean of parameter 1 is 2 sd away; one is weighted."""
+    report = sample_report(dimension, num_shards)
+    rng = np.random.default_rng(1)
+    names = report.posterior.names
+    posteriors = {}
+    for k in range(num_rules):
+        draws = rng.normal(size=(1000, dimension)) * report.posterior.sd()
+        draws[:, 1] += 2 * report.posterior.sd()[1] * (k == num_rules - 1)
+        posteriors[f"rule-{k} <b>"] = Posterior(
+            draws,
+            names=names,
+            log_weights=np.zeros(1000) if k == 1 else None,
+            info={"options": {"output": "moved"} if k else {}, "notes": ["A <note>."], "warnings": []},
+        )
+    given: dict[str, Any] = {
+        "title": f"{num_shards} shards & <b>rules</b>",
+        "posteriors": posteriors,
+        "subposteriors": report.subposteriors,
+        "seconds": dict.fromkeys(posteriors, 0.01),
+        "shard_table": report.shard_table,
+        "settings": {"seed": 0, "files": ["<a>.csv"]},
+    }
+    return RulesInput(**{**given, **fields})

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 from page_checks import complaints, read_page
-from report_samples import HOSTILE_LABEL, HOSTILE_NAMES, sample_report
+from report_samples import HOSTILE_LABEL, HOSTILE_NAMES, sample_report, sample_rules
 
-from consilience.report import write_report
+from consilience.report import write_report, write_rules_report
 
 SECTIONS = (
     "verdict",
@@ -159,6 +159,23 @@ def test_labels_neither_overlap_nor_leave_their_picture(measured: dict) -> None:
     assert measured["overlaps"] == []
     assert measured["outside"] == []
     assert not measured["wide"], "the page scrolls sideways"
+
+
+def test_the_page_of_rules(browse: Browse, tmp_path: Path) -> None:
+    """More rules than colours, more parameters than a page of pictures holds."""
+    report = sample_rules(dimension=30, num_rules=8, warnings=["Look & see."])
+    page = write_rules_report(tmp_path / "rules.html", report).read_text("utf-8")
+    seen = browse(page)
+    assert seen.errors == []
+    assert complaints(seen.dom) == []
+    text = " ".join(read_page(seen.dom).text)
+    for name in (*HOSTILE_NAMES[:4], "rule-7 <b>", "Look & see.", "A <note>."):
+        assert name in text
+    measured = browse(with_script(page)).measured
+    assert measured["pictures"] == 4
+    assert measured["overlaps"] == []
+    assert measured["outside"] == []
+    assert not measured["wide"]
 
 
 def test_a_narrow_window_does_not_scroll_sideways(browse: Browse, page: str) -> None:

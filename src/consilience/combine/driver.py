@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings as python_warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -15,7 +15,8 @@ from consilience.progress import Progress, is_shown
 
 from .base import Combined, Combiner, Floats
 from .functions import recorded_options
-from .inputs import as_subposteriors
+from .hints import densities_hint, no_longer_positive
+from .inputs import Gathered, gather
 from .registry import COMBINERS, get_combiner
 
 # Rows on which columns in the user's space are matched to the coordinates in which draws were combined.
@@ -29,6 +30,8 @@ def combine(
     kind: str | None = None,
     weights: Any = None,
     names: Sequence[str] | None = None,
+    supports: Mapping[str, str] | None = None,
+    parameters: Sequence[str] | None = None,
     seed: int = 0,
     **options: Any,
 ) -> Posterior:
@@ -37,8 +40,10 @@ def combine(
     Parameters
     ----------
     draws
-        (B, J, d) array, list of (J_b, d) arrays, list of file paths, list of ArviZ objects, or
-        `Subposteriors`.
+        (B, J, d) array, `Subposteriors`, or a list with one entry per shard: an array (J_b, d) or (chains, J,
+        d), the path of a file, ArviZ's InferenceData (which PyMC returns) or DataTree, NumPyro's MCMC, a dict of
+        (J_b, …) arrays, a table of pandas, Polars or Arrow; or, for several chains, a list of these, a folder or
+        a pattern such as ``"shard3-*.csv"``.
     method : str
         Name of a rule, see `methods`.
     kind : "subposterior" or "inflated"
@@ -47,7 +52,12 @@ def combine(
     weights : sequence of B numbers, optional
         The shards' shares of the rows; normalised to sum 1. Equal if not given.
     names : sequence of d str, optional
-        Names of the columns.
+        Names of the columns. Columns with names are matched by them, in whatever order shards have them.
+    supports : dict of str to str, optional
+        Bounded parameters: "positive", "unit" (between 0 and 1), "simplex", "ordered" or "correlation". They
+        are combined unconstrained and mapped back.
+    parameters : sequence of str, optional
+        Which parameters to combine; all if not given.
     seed : int
         Seed of rules that permute or draw.
     **options
@@ -72,17 +82,33 @@ def combine(
         raise must_be(
             "combine", "seed", "a whole number, 0 or more", seed, "Leave it out for 0.", error=InputError
         )
-    subposteriors = as_subposteriors(draws, kind=kind, weights=weights, names=names)
+    gathered = gather(
+        draws, kind=kind, weights=weights, names=names, supports=supports, parameters=parameters
+    )
+    return combine_gathered(rule, gathered, seed=int(seed))
+
+
+def combine_gathered(rule: Combiner, gathered: Gathered, *, seed: int = 0) -> Posterior:
+    """Combine draws that were brought together already, for callers who try several rules on them.
+
+    Examples
+    --------
+    >>> shards = gather(np.random.default_rng(0).normal(size=(2, 50, 1)), kind="inflated")
+    >>> [combine_gathered(get_combiner(name), shards).info["method"] for name in ("swiss", "pool")]
+    ['swiss', 'pool']
+    """
+    subposteriors = gathered.subposteriors
     check_kind(rule, subposteriors.kind)
     check_needs(rule, subposteriors)
     # Within `fit` the stage is shown already; alone, work of over a second shows itself.
     with nullcontext() if is_shown() else Progress(patience=1.0) as shown:
         if shown is not None:
             shown.stage(f"combine by {rule.name}")
-        combined = rule.combine(subposteriors, seed=int(seed))
-    for message in combined.warnings:
-        python_warnings.warn(f"{rule.name}: {message}", ConsilienceWarning, stacklevel=2)
-    return _posterior(rule, subposteriors, combined, int(seed))
+        combined = rule.combine(subposteriors, seed=seed)
+    posterior = _posterior(rule, gathered, combined, seed)
+    for message in posterior.info["warnings"]:
+        python_warnings.warn(f"{rule.name}: {message}", ConsilienceWarning, stacklevel=3)
+    return posterior
 
 
 def check_kind(rule: Combiner, kind: str) -> None:
@@ -130,11 +156,13 @@ def check_needs(rule: Combiner, subposteriors: Subposteriors) -> None:
     )
 
 
-def _posterior(rule: Combiner, subposteriors: Subposteriors, combined: Combined, seed: int) -> Posterior:
+def _posterior(rule: Combiner, gathered: Gathered, combined: Combined, seed: int) -> Posterior:
     """Map combined draws to the user's parameters and record how they were made."""
+    subposteriors = gathered.subposteriors
     space = subposteriors.space
     array, names, sizes = combined.array, tuple(subposteriors.names), combined.effective_sizes
     shapes, coordinates = {}, None
+    declared = getattr(space, "supports", None)
     if combined.names is not None:
         names = combined.names
     elif space is not None:
@@ -142,6 +170,11 @@ def _posterior(rule: Combiner, subposteriors: Subposteriors, combined: Combined,
         names, shapes = tuple(space.names), dict(space.shapes)
         if sizes is not None:
             sizes = _matching_sizes(sizes, coordinates, array)
+    warnings = [*combined.warnings, *gathered.warnings]
+    if names == gathered.user_names:
+        warnings += no_longer_positive(array, names, gathered.positive)
+    if gathered.unconstrained_densities and "log densities" in rule.needs:
+        warnings += densities_hint(gathered.user_names, gathered.positive)
     return Posterior(
         array=array,
         names=names,
@@ -154,11 +187,12 @@ def _posterior(rule: Combiner, subposteriors: Subposteriors, combined: Combined,
             "method": rule.name,
             "kind": subposteriors.kind,
             "weights": [float(w) for w in subposteriors.weights],
+            **({"supports": dict(declared)} if declared else {}),
             "options": recorded_options(rule),
             "seed": seed,
             "draws_per_shard": list(subposteriors.num_draws),
-            "notes": list(combined.notes),
-            "warnings": list(combined.warnings),
+            "notes": [*combined.notes, *gathered.notes],
+            "warnings": warnings,
         },
     )
 

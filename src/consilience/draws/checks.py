@@ -54,6 +54,35 @@ def shapes_from_names(names: Sequence[str]) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
+def split_index(name: str) -> tuple[str, tuple[int, ...]]:
+    """A scalar's parameter and its place in it; a name without an index is a parameter of its own.
+
+    Examples
+    --------
+    >>> split_index("L[2,1]"), split_index("sigma"), split_index("C(x)[T.2]")
+    (('L', (2, 1)), ('sigma', ()), ('C(x)[T.2]', ()))
+    """
+    match = _INDEXED.match(name)
+    if match is None:
+        return name, ()
+    return match["stem"], tuple(int(i) for i in match["index"].split(","))
+
+
+def row_major(names: Sequence[str]) -> list[int]:
+    """Positions that put the entries of every parameter in row-major order; parameters keep theirs.
+
+    Examples
+    --------
+    >>> row_major(["mu", "L[1,1]", "L[2,1]", "L[1,2]", "L[2,2]"])
+    [0, 1, 3, 2, 4]
+    """
+    parts = [split_index(name) for name in names]
+    first: dict[str, int] = {}
+    for position, (stem, _) in enumerate(parts):
+        first.setdefault(stem, position)
+    return sorted(range(len(names)), key=lambda i: (first[parts[i][0]], parts[i][1]))
+
+
 def _full_shape(indices: Sequence[str]) -> tuple[int, ...] | None:
     """The shape whose row-major indices, from 0 or from 1, are exactly these, if there is one."""
     table = [tuple(int(i) for i in text.split(",")) for text in indices]

@@ -27,7 +27,13 @@ COLOURS = {
     "shard": "#8fb3cf",
     "alarm": "#c8500a",
     "good": "#007a5a",
+    "violet": "#8b3f9e",
+    "ochre": "#9a7400",
+    "rose": "#c2447d",
 }
+# Rules side by side: a colour and a dash each, so that neither alone has to tell them apart.
+RULE_COLOURS = ("accent", "alarm", "good", "violet", "ochre", "rose")
+RULE_DASHES: tuple[Any, ...] = ("solid", (0, (4, 1.5)), (0, (1.2, 1.2)))
 FONT_SIZE = 8.0
 WIDTH = 9.6  # inches; drawn at 96 pixels an inch this is the page's text width
 

@@ -18,6 +18,12 @@ FOREST = (
     "Means with 50&nbsp;% (thick) and 95&nbsp;% (thin) central intervals. Parameters of very different size, "
     "or far from the others, are drawn on axes of their own."
 )
+RULES = (
+    "<p class=caption>Mean ± standard deviation, to the digit that Monte Carlo error reaches. Apart: the largest "
+    "difference between two rules' means, in their standard deviations, with its Monte Carlo error; sd ratio: the "
+    "largest standard deviation over the smallest. Marked where a difference is more than 0.2 sd and four errors. "
+    "Rules that agree may still be wrong together, and which of several is right these numbers do not say.</p>"
+)
 COST = (
     "<p class=caption>Full-data gradients: evaluations of the gradient at one row, divided by the number of "
     "rows; they do not depend on the machine.</p>"
@@ -59,6 +65,12 @@ def densities(kind: str, num_shards: int, drawn: int, highlighted: int) -> str:
         f"{_SCALES.get(kind, '')} An axis leaves out the tails of a few far shards where the combined "
         "density would otherwise vanish. The line of a constant parameter stands at its value."
     )
+
+
+def rule_densities(kind: str, num_shards: int) -> str:
+    """Under the densities of several rules."""
+    shards = f" {_key('shard')}shards.{_SCALES.get(kind, '')}" if num_shards else ""
+    return f"Density of each parameter by each rule.{shards}"
 
 
 def ellipses(kind: str, num_shards: int, drawn: int, highlighted: int, asked: bool) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -56,10 +56,10 @@ def density_pages(view: DrawsView, outstanding: Sequence[int] = ()) -> DensityPa
     dimension = len(view.names)
     drawn, highlighted = choose_shards(view.num_shards, dimension, outstanding)
     weights = None if view.log_weights is None else normalised_weights(view.log_weights)
-    low, high = _ranges(view, drawn, highlighted, weights)
+    low, high = panel_ranges(view, drawn, highlighted, weights)
     grid = np.linspace(low, high, COMBINED_POINTS, axis=1)
     combined = (grid, binned_densities(view.combined, grid, weights))
-    shards = {int(b): _shard_curves(view.shards[b], low, high) for b in drawn}
+    shards = {int(b): shard_curves(view.shards[b], low, high) for b in drawn}
     quiet = [shards[b] for b in shards if b not in set(highlighted.tolist())]
     loud = [shards[b] for b in highlighted.tolist()]
     pages = []
@@ -71,7 +71,7 @@ def density_pages(view: DrawsView, outstanding: Sequence[int] = ()) -> DensityPa
     return DensityPages(pages, drawn, highlighted)
 
 
-def _shard_curves(draws: Array, low: Array, high: Array) -> Curves:
+def shard_curves(draws: Array, low: Array, high: Array) -> Curves:
     """A shard's densities on points of its own: a narrow shard on a wide panel would look like a polygon."""
     with np.errstate(invalid="ignore"):
         first = np.clip(np.nan_to_num(draws.min(axis=0), nan=0.0), low, high)
@@ -82,7 +82,9 @@ def _shard_curves(draws: Array, low: Array, high: Array) -> Curves:
     return points, density
 
 
-def _ranges(view: DrawsView, drawn: Array, highlighted: Array, weights: Array | None) -> tuple[Array, Array]:
+def panel_ranges(
+    view: DrawsView, drawn: Array, highlighted: Array, weights: Array | None
+) -> tuple[Array, Array]:
     """Where each panel begins and ends.
 
     Nearly all of nearly every shard and of those that stand out, but the result must not vanish.
@@ -118,12 +120,12 @@ def _page(
     for place, j in enumerate(columns):
         row, column = divmod(place, COLUMNS)
         axes = inches_axes(figure, 0.06 + 2.4 * column, 0.26 + 1.42 * row, 2.22, 0.88)
-        _lines(axes, quiet, j, COLOURS["shard"], 0.5)
-        _lines(axes, loud, j, COLOURS["alarm"], 0.8)
-        _lines(axes, [combined], j, COLOURS["ink"], 1.8)
+        draw_lines(axes, quiet, j, COLOURS["shard"], 0.5)
+        draw_lines(axes, loud, j, COLOURS["alarm"], 0.8)
+        draw_lines(axes, [combined], j, COLOURS["ink"], 1.8)
         low, high = combined[0][j, 0], combined[0][j, -1]
         axes.set_xlim(low, high)
-        axes.set_ylim(0.0, _ceiling(combined[1][j], [curves[1][j] for curves in quiet + loud]))
+        axes.set_ylim(0.0, highest(combined[1][j], [curves[1][j] for curves in quiet + loud]))
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
         plain_ticks(axes.xaxis, 4, edge=0.07)
@@ -134,7 +136,9 @@ def _page(
     return svg(figure, f"density{columns[0]}", escape(about))
 
 
-def _lines(axes: Axes, curves: list[Curves], column: int, colour: str, width: float) -> None:
+def draw_lines(
+    axes: Axes, curves: list[Curves], column: int, colour: str, width: float, dash: Any = "solid"
+) -> None:
     """All curves as one path with gaps: a fifth of the size of one element each."""
     gap = np.array([np.nan])
     pieces_x, pieces_y = [], []
@@ -150,10 +154,12 @@ def _lines(axes: Axes, curves: list[Curves], column: int, colour: str, width: fl
         pieces_x += [x[part], gap]
         pieces_y += [y[part], gap]
     if pieces_x:
-        axes.plot(np.concatenate(pieces_x), np.concatenate(pieces_y), color=colour, linewidth=width, zorder=2)
+        x, y = np.concatenate(pieces_x), np.concatenate(pieces_y)
+        axes.plot(x, y, color=colour, linewidth=width, linestyle=dash, zorder=2)
 
 
-def _ceiling(combined: Array, shards: list[Array]) -> float:
+def highest(combined: Array, shards: list[Array]) -> float:
+    """Where a panel ends: above the combined density, and above the usual shard unless that dwarfs it."""
     peaks = [float(curve.max()) for curve in shards if not np.isnan(curve).all()]
     top = 0.0 if np.isnan(combined).all() else float(combined.max())
     if peaks:

@@ -63,3 +63,44 @@ class ReportInput:
     verdict: str | None = None
     discrepancy: Any | None = None
     pairs: Sequence[tuple[str, str]] | None = None
+
+
+@dataclass(frozen=True)
+class RulesInput:
+    """Several combination rules on the same draws, to be shown side by side.
+
+    Parameters
+    ----------
+    title
+        The headline.
+    posteriors
+        What each rule made of the draws, by the rule's name, in the order in which they are shown.
+    subposteriors
+        The shards' draws.
+    seconds
+        How long each rule took.
+    refused
+        Rules that could not be used on these draws, each with its reason.
+    shard_table
+        As in `ReportInput`.
+    settings, notes, warnings
+        As in `ReportInput`; notes and warnings of one rule only are taken from its posterior.
+    agreement
+        What the shards say of each other without any rule: anything with a text form.
+
+    Examples
+    --------
+    >>> RulesInput("3 shards", {}).refused
+    {}
+    """
+
+    title: str
+    posteriors: Mapping[str, Posterior]
+    subposteriors: Subposteriors | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    shard_table: pd.DataFrame | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+    agreement: Any | None = None

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from string import Template
 from typing import TYPE_CHECKING, Any
 
 from consilience.report import captions
@@ -12,50 +10,15 @@ from consilience.report.convergence import Unconverged, limits, numeric_columns,
 from consilience.report.densities import choose_shards, density_pages
 from consilience.report.disagreement import Disagreement, shard_disagreement
 from consilience.report.forest import forest_pages
+from consilience.report.frame import fact_list, framed, paged
 from consilience.report.pairs import choose_pairs, named_pairs, pairs_picture
 from consilience.report.shardplots import MOST_RANKED, convergence_picture, ranked_picture
-from consilience.report.style import style_sheet
 from consilience.report.tables import by_stage, cost_table, definition_table, frame_table, summary_table
-from consilience.report.text import duration, escape, listing, significant
+from consilience.report.text import duration, escape, listing
 from consilience.report.views import DrawsView, coordinate_view, user_view
 
 if TYPE_CHECKING:
     from consilience.report.inputs import ReportInput
-
-# The policy forbids scripts and every request, so that a page made of hostile names could still do nothing.
-_PAGE = Template(
-    """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="data:,">
-<title>$title</title>
-<style>
-$style
-</style>
-</head>
-<body>
-<div class="frame">
-<nav aria-label="Contents"><ol>
-$contents
-</ol></nav>
-<main>
-<header>
-<p class="kicker">Consilience report</p>
-<h1>$title</h1>
-$facts
-</header>
-$sections
-<footer>Made by consilience. This page needs no network and runs no script.</footer>
-</main>
-</div>
-</body>
-</html>
-"""
-)
 
 
 @dataclass(frozen=True)
@@ -98,18 +61,7 @@ def render_page(report: ReportInput) -> str:
         ("cost", "Cost", cost_table(report.cost) + captions.COST if report.cost else ""),
         ("made", "How it was made", _made(known)),
     ]
-    shown = [(key, heading, body) for key, heading, body in sections if body]
-    html = [
-        body if key == "verdict" else f'<section id="{key}"><h2>{escape(heading)}</h2>\n{body}</section>'
-        for key, heading, body in shown
-    ]
-    return _PAGE.substitute(
-        title=escape(report.title),
-        style=style_sheet(),
-        contents="\n".join(f'<li><a href="#{key}">{escape(heading)}</a></li>' for key, heading, _ in shown),
-        facts=_facts(known),
-        sections="\n".join(html),
-    )
+    return framed(report.title, sections, _facts(known))
 
 
 def all_warnings(known: Findings) -> list[str]:
@@ -191,12 +143,7 @@ def _facts(known: Findings) -> str:
         "parameters": len(known.view.names),
         "time": None if seconds is None else duration(seconds),
     }
-    cells = "".join(
-        f"<div><dt>{name}</dt><dd>{escape(significant(value))}</dd></div>"
-        for name, value in facts.items()
-        if value is not None
-    )
-    return f"<dl class=facts>{cells}</dl>"
+    return fact_list(facts)
 
 
 def _summary(known: Findings) -> str:
@@ -207,17 +154,7 @@ def _glance(known: Findings) -> str:
     posterior = known.report.posterior
     quantiles = posterior.quantile([0.025, 0.25, 0.75, 0.975])
     pages = forest_pages(known.view.names, quantiles, posterior.mean())
-    return _paged(pages, captions.FOREST)
-
-
-def _paged(pages: Sequence[tuple[str, str]], caption: str) -> str:
-    first = f"<figure><div class=picture>{pages[0][1]}</div><figcaption>{caption}</figcaption></figure>"
-    rest = "".join(
-        f"<details><summary>{escape(words)}</summary>"
-        f"<figure><div class=picture>{picture}</div></figure></details>"
-        for words, picture in pages[1:]
-    )
-    return first + rest
+    return paged(pages, captions.FOREST)
 
 
 def _reference(known: Findings) -> str:
@@ -234,7 +171,7 @@ def _densities(known: Findings) -> str:
     caption = captions.densities(
         known.view.kind, known.view.num_shards, len(pages.drawn), len(pages.highlighted)
     )
-    return _paged(pages.pages, caption)
+    return paged(pages.pages, caption)
 
 
 def _ellipses(known: Findings) -> str:

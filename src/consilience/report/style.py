@@ -14,6 +14,9 @@ _DARK = {
     "shard": "#4d7394",
     "alarm": "#ff8f4d",
     "good": "#4cc9a0",
+    "violet": "#c88ae0",
+    "ochre": "#d9b13b",
+    "rose": "#f08cb8",
 }
 _LIGHT_PAGE = {
     "paper": "#ffffff",

@@ -19,8 +19,10 @@ from consilience.report.tables import HEADINGS, by_stage, summary_cells
 from consilience.report.text import MINUS, clean, duration, listing, shorten, significant
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
+    from consilience.draws import Posterior
     from consilience.report.inputs import ReportInput
 
 MOST_ROWS = 40
@@ -45,15 +47,9 @@ def print_summary(report: ReportInput, console_file: IO[str] | None = None) -> N
     >>> "x[1]" in out.getvalue(), "mean" in out.getvalue()
     (True, True)
     """
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(file=console_file, highlight=False, emoji=False, markup=False)
-    if not console.is_terminal:
-        # Whoever reads this later (a log, a pipe) is not helped by lines broken at an accidental width.
-        console = Console(
-            file=console_file, highlight=False, emoji=False, markup=False, width=200, no_color=True
-        )
+    console = plain_console(console_file)
     known = findings(report)
     first, rest = headline(known)
     console.print(Text(clean(first), style=_COLOURS[verdict_grade(known)]))
@@ -62,7 +58,7 @@ def print_summary(report: ReportInput, console_file: IO[str] | None = None) -> N
     for warning in [*unconverged_words(known, 6), *all_warnings(known)]:
         console.print(Text(f"WARNING: {clean(warning)}", style="bold red"))
     console.print()
-    console.print(_table(report))
+    console.print(summary_table(report.posterior))
     frame_length = len(known.view.names)
     if frame_length > MOST_ROWS:
         console.print(Text(f"… and {frame_length - MOST_ROWS:,} more parameters (all are in the report)."))
@@ -71,12 +67,24 @@ def print_summary(report: ReportInput, console_file: IO[str] | None = None) -> N
             console.print(Text(line, style="dim" if console.is_terminal else ""))
 
 
-def _table(report: ReportInput) -> Table:
+def plain_console(file: IO[str] | None = None) -> Console:
+    """A console that prints what it is given: no markup, and whole lines where nobody watches."""
+    from rich.console import Console
+
+    console = Console(file=file, highlight=False, emoji=False, markup=False)
+    if console.is_terminal:
+        return console
+    # Whoever reads this later (a log, a pipe) is not helped by lines broken at an accidental width.
+    return Console(file=file, highlight=False, emoji=False, markup=False, width=200, no_color=True)
+
+
+def summary_table(posterior: Posterior) -> Table:
+    """The first parameters' summary, to the digits that Monte Carlo error reaches."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    frame = report.posterior.summary().head(MOST_ROWS)
+    frame = posterior.summary().head(MOST_ROWS)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("", no_wrap=True)
     for column in frame.columns:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from consilience.errors import StoreError, must_be
 from consilience.report.page import render_page
+from consilience.report.rules_page import render_rules_page
 
 if TYPE_CHECKING:
-    from consilience.report.inputs import ReportInput
+    from consilience.report.inputs import ReportInput, RulesInput
 
 
 def write_report(path: str | os.PathLike[str], report: ReportInput) -> Path:
@@ -42,8 +43,17 @@ def write_report(path: str | os.PathLike[str], report: ReportInput) -> Path:
     >>> "a &amp; b" in text, "<c>" in text
     (True, False)
     """
+    return write_page(path, render_page(report))
+
+
+def write_rules_report(path: str | os.PathLike[str], report: RulesInput) -> Path:
+    """Write the page of several rules side by side, as self-contained as the other."""
+    return write_page(path, render_rules_page(report))
+
+
+def write_page(path: str | os.PathLike[str], text: str) -> Path:
+    """Write a page that is made already; what stood there is replaced once the new one is whole."""
     target = Path(path)
-    text = render_page(report)
     temporary: str | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

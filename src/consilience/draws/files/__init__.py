@@ -7,6 +7,7 @@
   ``beta[2,1]``, counted from 1 as Stan does.
 - ``.parquet``: one column per scalar.
 - ``.nc``: netCDF of ArviZ (the extra ``arviz``).
+- ``.zarr``: a folder of ArviZ or of a DataTree (the same extra).
 
 In tables (.csv, .parquet) chains are told by a column ``.chain`` (R's posterior) or ``chain`` beside ``draw``
 (ArviZ). Our own files carry kind, weight, names, shapes, log weights and how the draws came about, in every
@@ -15,8 +16,10 @@ format. No reader unpickles anything.
 
 from consilience.draws.files.access import (
     check_destination,
+    check_record,
     load,
     read_draws,
+    readable,
     write_posterior,
     write_subposterior,
 )
@@ -26,8 +29,10 @@ from consilience.draws.files.record import DrawFile
 __all__ = [
     "DrawFile",
     "check_destination",
+    "check_record",
     "load",
     "read_draws",
+    "readable",
     "write_atomically",
     "write_posterior",
     "write_subposterior",

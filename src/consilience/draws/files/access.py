@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from consilience.draws import KINDS, Posterior
-from consilience.draws.files import binary, tables
+from consilience.draws.files import binary, inference_data, tables
 from consilience.draws.files.atomic import write_atomically
 from consilience.draws.files.record import DrawFile, bad_file
 from consilience.errors import DrawsError, StoreError, must_be
@@ -20,18 +20,19 @@ _READERS: dict[str, Callable[[Path], DrawFile]] = {
     ".npz": binary.read_npz,
     ".csv": tables.read_csv,
     ".parquet": tables.read_parquet,
-    ".nc": binary.read_netcdf,
+    ".nc": inference_data.read_netcdf,
+    ".zarr": inference_data.read_zarr,
 }
 _WRITERS: dict[str, Callable[[DrawFile, Path], None]] = {
     ".npz": binary.write_npz,
     ".csv": tables.write_csv,
     ".parquet": tables.write_parquet,
-    ".nc": binary.write_netcdf,
+    ".nc": inference_data.write_netcdf,
 }
 
 
 def read_draws(path: str | os.PathLike[str]) -> DrawFile:
-    """Read one file of draws: .npy, .npz, .csv, .parquet or .nc.
+    """Read one file of draws: .npy, .npz, .csv, .parquet, .nc or .zarr (a folder).
 
     Raises
     ------
@@ -49,11 +50,12 @@ def read_draws(path: str | os.PathLike[str]) -> DrawFile:
     (('a', 'b'), [[1.0, 2.0], [3.0, 4.5]], None)
     """
     path = Path(path)
-    reader = _READERS.get(path.suffix.lower())
+    folder = path.is_dir() and inference_data.is_zarr(path)
+    reader = inference_data.read_zarr if folder else _READERS.get(path.suffix.lower())
     if reader is None:
         suffixes = ", ".join(_READERS)
         raise bad_file(path, f"in a file ending in {suffixes}", path.name, "Convert it to one of these.")
-    if not path.is_file():
+    if not folder and not path.is_file():
         raise bad_file(path, "in a file that exists", str(path), "Check the path.")
     try:
         record = reader(path)
@@ -61,11 +63,24 @@ def read_draws(path: str | os.PathLike[str]) -> DrawFile:
         raise bad_file(
             path, "readable", error.strerror or str(error), "Check the file's permissions."
         ) from None
-    _check(record, path)
+    check_record(record, path)
     return record
 
 
-def _check(record: DrawFile, path: Path) -> None:
+def readable(path: str | os.PathLike[str]) -> bool:
+    """Whether a name is one that `read_draws` would open: by its suffix, or a zarr folder.
+
+    Examples
+    --------
+    >>> readable("shard.csv"), readable("notes.txt")
+    (True, False)
+    """
+    path = Path(path)
+    return path.suffix.lower() in _READERS or (path.is_dir() and inference_data.is_zarr(path))
+
+
+def check_record(record: DrawFile, path: Path | str) -> None:
+    """Refuse draws that are not finite, or do not go with what comes beside them."""
     bad = ~np.isfinite(record.array)
     if bad.any():
         column = int(np.flatnonzero(bad.any(axis=0))[0])
@@ -215,7 +230,7 @@ def check_destination(path: str | os.PathLike[str]) -> None:
     target = Path(path)
     _writer(target)
     if target.suffix.lower() == ".nc":
-        binary.require_arviz(target)
+        inference_data.require_arviz(target)
     write_atomically(target, lambda temporary: temporary.touch(), keep=False)
 
 

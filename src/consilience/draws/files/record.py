@@ -28,7 +28,11 @@ class DrawFile:
     chains : lengths of the chains, or None when the file does not tell
     kind, weight : the target sampled and the shard's weight, when the file is ours; else None
     log_weights, log_densities, coordinates : (N,), (N,), (N, d_u), when the file has them
+    unconstrained_densities : the log densities are those of the sampler's own unconstrained coordinates (all
+        samplers that ArviZ reads, and CmdStan, write these), and not those of the draws as they stand
     shapes : {parameter: shape}, empty when the file does not tell
+    divergences : number of divergent transitions, when the sampler wrote it
+    run : the rows' file and the chain's number, when the sampler wrote them
     info : what else our files record
     """
 
@@ -45,6 +49,9 @@ class DrawFile:
     label: str | None = None
     info: dict[str, Any] = field(default_factory=dict)
     content: str = "draws"  # "posterior" and "subposterior" in our own files
+    unconstrained_densities: bool = False
+    divergences: int | None = None
+    run: tuple[str, str] | None = None
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -90,7 +97,7 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
-def from_metadata(text: str, array: np.ndarray, extras: dict[str, np.ndarray], path: Path) -> DrawFile:
+def from_metadata(text: str, array: np.ndarray, extras: dict[str, np.ndarray], path: Path | str) -> DrawFile:
     """Rebuild a record from the JSON and the arrays of one of our files."""
     try:
         content = json.loads(text)
@@ -118,12 +125,12 @@ def from_metadata(text: str, array: np.ndarray, extras: dict[str, np.ndarray], p
         raise bad_file(path, "whole", f"a damaged description ({error})", "Write the file again.") from None
 
 
-def bad_file(path: Path, constraint: str, value: Any, next_step: str) -> Exception:
-    """The error for a file that cannot be used: it names the file."""
+def bad_file(path: Path | str, constraint: str, value: Any, next_step: str) -> Exception:
+    """The error for a file (or an object) that cannot be used: it names it."""
     return must_be(f"read {path}", "draws", constraint, value, next_step, DrawsError)
 
 
-def lengths_of_chains(chain: np.ndarray, path: Path) -> tuple[int, ...]:
+def lengths_of_chains(chain: np.ndarray, path: Path | str) -> tuple[int, ...]:
     """Lengths of the runs of a column that numbers chains; every chain must be one run."""
     edges = np.flatnonzero(np.diff(chain) != 0) + 1
     starts = np.concatenate([[0], edges])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from consilience.draws.checks import row_major
 from consilience.draws.files.record import (
     KEY,
     DrawFile,
@@ -123,8 +124,16 @@ def _is_stan(names: list[str], comments: list[bytes]) -> bool:
 
 
 def _from_stan(table: pyarrow.Table, comments: list[bytes], path: Path) -> DrawFile:
-    """Leave out the sampler's own columns and saved warm-up; index as Stan does: beta.2 is beta[2]."""
-    table = table.slice(_saved_warmup(b"\n".join(comments).decode(errors="replace")))
+    """Leave out the sampler's own columns and saved warm-up; index as Stan does: beta.2 is beta[2].
+
+    Stan writes matrices by column; here their entries are put by row, as everywhere else.
+    """
+    said = b"\n".join(comments).decode(errors="replace")
+    method = re.search(r"^#\s*method\s*=\s*(\w+)", said, flags=re.MULTILINE)
+    if method and method[1] != "sample":
+        advice = "Run CmdStan's `sample`; only its draws follow the target."
+        raise bad_file(path, "what CmdStan's sampler wrote", f"method = {method[1]}", advice)
+    table = table.slice(_saved_warmup(said))
     kept = [name for name in table.column_names if not name.endswith("__")]
     if not kept or table.num_rows == 0:
         raise bad_file(
@@ -132,8 +141,25 @@ def _from_stan(table: pyarrow.Table, comments: list[bytes], path: Path) -> DrawF
         )
     density = _column(table, "lp__", path) if "lp__" in table.column_names else None
     names = [_STAN_INDEX.sub(lambda match: f"[{match[1].replace('.', ',')}]", name) for name in kept]
-    array = np.stack([_column(table, name, path) for name in kept], axis=1)
-    return DrawFile(array, names=tuple(names), chains=(len(array),), log_densities=density)
+    order = row_major(names)
+    array = np.stack([_column(table, kept[i], path) for i in order], axis=1)
+    divergent = _column(table, "divergent__", path) if "divergent__" in table.column_names else None
+    return DrawFile(
+        array,
+        names=tuple(names[i] for i in order),
+        chains=(len(array),),
+        log_densities=density,
+        unconstrained_densities=density is not None,
+        divergences=None if divergent is None else int(divergent.sum()),
+        run=_run(said),
+    )
+
+
+def _run(comments: str) -> tuple[str, str] | None:
+    """The file of the rows and the number of the chain."""
+    data = re.search(r"^#\s*data\b.*\n#\s*file\s*=\s*(\S+)", comments, flags=re.MULTILINE)
+    chain = re.search(r"^#\s*id\s*=\s*(\d+)", comments, flags=re.MULTILINE)
+    return (data[1], chain[1]) if data and chain else None
 
 
 def _saved_warmup(comments: str) -> int:
@@ -145,8 +171,30 @@ def _saved_warmup(comments: str) -> int:
 
 
 # ------------------------------------------------------------------------------------------
-# What both have in common
+# What they have in common
 # ------------------------------------------------------------------------------------------
+
+
+def from_table(value: Any, where: str) -> DrawFile:
+    """Draws in a table in memory: pandas', Polars' or Arrow's.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from_table(pd.DataFrame({"a": [1, 2], "b": [0.5, 1.5]}), "draws[0]").names
+    ('a', 'b')
+    """
+    import pyarrow
+
+    try:
+        if type(value).__module__.partition(".")[0] == "pandas":
+            table = pyarrow.Table.from_pandas(value, preserve_index=False)  # row numbers are no parameter
+        else:
+            table = pyarrow.table(value)
+    except (pyarrow.ArrowException, TypeError, ValueError) as error:
+        said = str(error).splitlines()[0]
+        raise bad_file(where, "numbers in every column", said, "Leave other columns out.") from None
+    return _from_table(table, where, None)
 
 
 def _to_table(record: DrawFile) -> Any:
@@ -161,7 +209,7 @@ def _to_table(record: DrawFile) -> Any:
     return pyarrow.table({name: np.ascontiguousarray(column) for name, column in columns.items()})
 
 
-def _from_table(table: pyarrow.Table, path: Path, text: str | None) -> DrawFile:
+def _from_table(table: pyarrow.Table, path: Path | str, text: str | None) -> DrawFile:
     names = [str(name) for name in table.column_names]
     if len(set(names)) != len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
@@ -184,7 +232,7 @@ def _from_table(table: pyarrow.Table, path: Path, text: str | None) -> DrawFile:
     return DrawFile(array, names=tuple(kept), chains=chains)
 
 
-def _is_row_index(table: pyarrow.Table, name: str, path: Path) -> bool:
+def _is_row_index(table: pyarrow.Table, name: str, path: Path | str) -> bool:
     """The row numbers that pandas writes as a column without a name, or under this one in Parquet."""
     if name not in ("", "__index_level_0__", "Unnamed: 0"):
         return False
@@ -194,7 +242,7 @@ def _is_row_index(table: pyarrow.Table, name: str, path: Path) -> bool:
     raise bad_file(path, "named in every column", f"a column called {name!r}", "Name it or leave it out.")
 
 
-def _extras(table: pyarrow.Table, names: list[str], path: Path) -> dict[str, np.ndarray]:
+def _extras(table: pyarrow.Table, names: list[str], path: Path | str) -> dict[str, np.ndarray]:
     found: dict[str, list[np.ndarray]] = {}
     for name in names:
         if match := _EXTRA.match(name):
@@ -203,7 +251,7 @@ def _extras(table: pyarrow.Table, names: list[str], path: Path) -> dict[str, np.
     return {k: np.stack(v, axis=1) if k == "coordinates" else v[0] for k, v in found.items()}
 
 
-def _column(table: pyarrow.Table, name: str, path: Path, finite: bool = True) -> np.ndarray:
+def _column(table: pyarrow.Table, name: str, path: Path | str, finite: bool = True) -> np.ndarray:
     """One column as float64; what is not a number is refused by name."""
     import pyarrow
     import pyarrow.types
