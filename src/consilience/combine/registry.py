@@ -13,9 +13,11 @@ from .base import Combiner
 from .consensus import Consensus
 from .gaussian_barycenter import GaussianBarycenter
 from .gaussian_product import GaussianProduct
+from .median_posterior import MedianPosterior
 from .pool import Pool
 from .recentering import Recentering
 from .swiss import Swiss
+from .weierstrass import Weierstrass
 
 COMBINERS: tuple[type[Combiner], ...] = (
     Swiss,
@@ -24,6 +26,8 @@ COMBINERS: tuple[type[Combiner], ...] = (
     GaussianBarycenter,
     GaussianProduct,
     Pool,
+    MedianPosterior,
+    Weierstrass,
 )
 
 
@@ -45,7 +49,7 @@ def methods() -> list[MethodRecord]:
     Examples
     --------
     >>> [record.name for record in methods() if record.kind == "subposterior"]
-    ['consensus']
+    ['consensus', 'weierstrass']
     """
     return [
         MethodRecord(
