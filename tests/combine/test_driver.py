@@ -168,6 +168,7 @@ def test_methods_lists_every_rule():
     names = [record.name for record in methods()]
     expected = ["swiss", "consensus", "recentering", "gaussian-barycenter", "gaussian-product", "pool"]
     expected += ["pie", "wasp"]
+    expected += ["median-posterior", "weierstrass"]
     assert names == expected
     assert SimpleNamespace(**dataclasses.asdict(methods()[1])).options == ("weighting",)
 

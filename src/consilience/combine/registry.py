@@ -13,11 +13,13 @@ from .base import Combiner
 from .consensus import Consensus
 from .gaussian_barycenter import GaussianBarycenter
 from .gaussian_product import GaussianProduct
+from .median_posterior import MedianPosterior
 from .pie import Pie
 from .pool import Pool
 from .recentering import Recentering
 from .swiss import Swiss
 from .wasp import Wasp
+from .weierstrass import Weierstrass
 
 COMBINERS: tuple[type[Combiner], ...] = (
     Swiss,
@@ -28,6 +30,8 @@ COMBINERS: tuple[type[Combiner], ...] = (
     Pool,
     Pie,
     Wasp,
+    MedianPosterior,
+    Weierstrass,
 )
 
 
@@ -49,7 +53,7 @@ def methods() -> list[MethodRecord]:
     Examples
     --------
     >>> [record.name for record in methods() if record.kind == "subposterior"]
-    ['consensus']
+    ['consensus', 'weierstrass']
     """
     return [
         MethodRecord(
