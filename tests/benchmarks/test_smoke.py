@@ -8,7 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import combine_speed, logistic_vs_nuts, memory_parquet, scaling_rows, start_up, two_processes
+from benchmarks import (
+    combine_speed,
+    logistic_vs_nuts,
+    memory_parquet,
+    scaling_rows,
+    semiparametric_speed,
+    start_up,
+    two_processes,
+)
 from benchmarks.__main__ import NAMES
 from benchmarks.measuring import MET, MISSED, Verdict, in_fresh_process, table
 from benchmarks.simulated import write_parquet
@@ -72,6 +80,13 @@ def test_the_transcription_of_swiss_agrees_with_the_package():
     ours = combine(draws, method="swiss", kind="inflated").array
     # The package corrects the precision of a covariance estimated from few draws.
     assert np.allclose(ours.mean(axis=0), combine_speed.plain_swiss(draws).mean(axis=0), atol=0.02)
+
+
+def test_the_semiparametric_product_is_set_against_its_peer(capsys):
+    semiparametric_speed.report({5: semiparametric_speed.measure(5, 1, 400)})
+    said = capsys.readouterr().out
+    assert "R's semiparamDPE over walk" in said
+    assert "nan" not in said
 
 
 def test_fits_run_in_memory_and_from_a_file(tmp_path):

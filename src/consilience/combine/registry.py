@@ -13,8 +13,10 @@ from .base import Combiner
 from .consensus import Consensus
 from .gaussian_barycenter import GaussianBarycenter
 from .gaussian_product import GaussianProduct
+from .kernel_product import KernelProduct
 from .pool import Pool
 from .recentering import Recentering
+from .semiparametric_product import SemiparametricProduct
 from .swiss import Swiss
 
 COMBINERS: tuple[type[Combiner], ...] = (
@@ -23,6 +25,8 @@ COMBINERS: tuple[type[Combiner], ...] = (
     Recentering,
     GaussianBarycenter,
     GaussianProduct,
+    KernelProduct,
+    SemiparametricProduct,
     Pool,
 )
 
@@ -45,7 +49,7 @@ def methods() -> list[MethodRecord]:
     Examples
     --------
     >>> [record.name for record in methods() if record.kind == "subposterior"]
-    ['consensus']
+    ['consensus', 'kernel-product', 'semiparametric-product']
     """
     return [
         MethodRecord(
