@@ -12,6 +12,7 @@ NAMES = (
     "start_up",
     "combine_speed",
     "pie_sort",
+    "semiparametric_speed",
     "two_processes",
     "scaling_rows",
     "memory_parquet",

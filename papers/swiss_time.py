@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from consilience.errors import ConsilienceError
 from papers.experiment import Experiment, Settings, main
 from papers.rules import combine, kind_of, usable_rules
 from papers.swiss_dimension import DIMENSIONS, DRAWS, gaussian_shards
@@ -29,12 +30,17 @@ def plain_consensus(draws: np.ndarray) -> np.ndarray:
 
 
 def fastest(contestants: dict[str, Callable[[], object]], turns: int) -> dict[str, float]:
-    """Processor seconds of the fastest of several turns of each."""
+    """Processor seconds of the fastest of several turns of each; one that refuses says so and is left out."""
     seconds = dict.fromkeys(contestants, float("inf"))
     for _ in range(1 + turns):  # the first also warms up
-        for name, work in contestants.items():
+        for name in list(seconds):
             begun = time.process_time()
-            work()
+            try:
+                contestants[name]()
+            except ConsilienceError as refusal:
+                print(f"{name} refused: {refusal}", file=sys.stderr)
+                del seconds[name]
+                continue
             seconds[name] = min(seconds[name], time.process_time() - begun)
     return seconds
 

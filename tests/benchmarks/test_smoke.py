@@ -14,6 +14,7 @@ from benchmarks import (
     memory_parquet,
     pie_sort,
     scaling_rows,
+    semiparametric_speed,
     start_up,
     two_processes,
 )
@@ -89,6 +90,13 @@ def test_the_transcription_of_pie_agrees_with_the_package():
     ours = combine(draws, method="pie", kind="inflated").array
     assert np.allclose(np.sort(ours, axis=0), pie_sort.plain_pie(draws))
     assert pie_sort.measure(2, 1)["pie over sort"] > 0
+
+
+def test_the_semiparametric_product_is_set_against_its_peer(capsys):
+    semiparametric_speed.report({5: semiparametric_speed.measure(5, 1, 400)})
+    said = capsys.readouterr().out
+    assert "R's semiparamDPE over walk" in said
+    assert "nan" not in said
 
 
 def test_fits_run_in_memory_and_from_a_file(tmp_path):

@@ -221,6 +221,7 @@ def test_the_wrong_kind_is_refused_and_the_right_one_named(rule):
         (get_combiner("gaussian-barycenter"), "inflated"),
         (get_combiner("consensus", weighting="diagonal"), "subposterior"),
         (get_combiner("consensus", weighting="uniform"), "subposterior"),
+        (get_combiner("kernel-product", centres="draws", bandwidth=3.0), "subposterior"),
     ],
     ids=name_of,
 )

@@ -13,10 +13,12 @@ from .base import Combiner
 from .consensus import Consensus
 from .gaussian_barycenter import GaussianBarycenter
 from .gaussian_product import GaussianProduct
+from .kernel_product import KernelProduct
 from .median_posterior import MedianPosterior
 from .pie import Pie
 from .pool import Pool
 from .recentering import Recentering
+from .semiparametric_product import SemiparametricProduct
 from .swiss import Swiss
 from .wasp import Wasp
 from .weierstrass import Weierstrass
@@ -27,11 +29,13 @@ COMBINERS: tuple[type[Combiner], ...] = (
     Recentering,
     GaussianBarycenter,
     GaussianProduct,
-    Pool,
+    KernelProduct,
+    SemiparametricProduct,
+    Weierstrass,
     Pie,
     Wasp,
     MedianPosterior,
-    Weierstrass,
+    Pool,
 )
 
 
@@ -54,6 +58,7 @@ def methods() -> list[MethodRecord]:
     --------
     >>> [record.name for record in methods() if record.kind == "subposterior"]
     ['consensus', 'weierstrass']
+    ['consensus', 'kernel-product', 'semiparametric-product']
     """
     return [
         MethodRecord(
