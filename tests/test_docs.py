@@ -12,7 +12,7 @@ import pytest
 from consilience.usage import build_parser
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+PAGES = sorted(page for folder in ("docs", "docs/rules") for page in (ROOT / folder).glob("*.md"))
 WITH_PYTHON = [page for page in PAGES if "```python\n" in page.read_text()]
 
 
