@@ -8,9 +8,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from consilience.errors import ConsilienceError, InputError
 from consilience.usage import build_parser
+
+if TYPE_CHECKING:
+    from consilience.draws import Subposteriors
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -126,6 +130,7 @@ def _fit(options: argparse.Namespace) -> None:
 def _combine(options: argparse.Namespace) -> None:
     from consilience.arguments import parse_settings, parse_weights
     from consilience.combine import combine, get_combiner
+    from consilience.combine.inputs import as_subposteriors
     from consilience.draws.files import check_destination
 
     weights = parse_weights(options.weights)
@@ -133,14 +138,8 @@ def _combine(options: argparse.Namespace) -> None:
     get_combiner(options.method, **settings)
     if options.out is not None:
         check_destination(options.out)
-    posterior = combine(
-        options.files,
-        method=options.method,
-        kind=options.kind,
-        weights=weights,
-        seed=options.seed,
-        **settings,
-    )
+    subposteriors = as_subposteriors(options.files, kind=options.kind, weights=weights)
+    posterior = combine(subposteriors, method=options.method, seed=options.seed, **settings)
     if options.out is not None:
         posterior.save(options.out)
     info = posterior.info
@@ -152,8 +151,21 @@ def _combine(options: argparse.Namespace) -> None:
     for message in info["notes"]:
         print(message)
     print(posterior.summary().to_string(float_format=lambda value: f"{value:.4g}"))
+    if subposteriors.num_shards > 1:
+        print(_agreement(subposteriors, options.seed))
     if options.out:
         print(f"Saved to {options.out}")
+
+
+def _agreement(subposteriors: Subposteriors, seed: int) -> str:
+    """What the shards say of each other; why not, where their draws do not allow it."""
+    from consilience.diagnose import agreement
+    from consilience.errors import DrawsError
+
+    try:
+        return f"\n{agreement(subposteriors, seed=seed)}"
+    except DrawsError as error:
+        return f"\nAgreement of the shards was not measured. {error}"
 
 
 def _compare(options: argparse.Namespace) -> None:

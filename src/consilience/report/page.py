@@ -8,6 +8,7 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from consilience.report import captions
+from consilience.report.agreement import agreement_section, measured_agreement, weights_warnings
 from consilience.report.convergence import Unconverged, limits, numeric_columns, unconverged_shards
 from consilience.report.densities import choose_shards, density_pages
 from consilience.report.disagreement import Disagreement, shard_disagreement
@@ -20,6 +21,7 @@ from consilience.report.text import duration, escape, listing, significant
 from consilience.report.views import DrawsView, coordinate_view, user_view
 
 if TYPE_CHECKING:
+    from consilience.diagnose import Agreement
     from consilience.report.inputs import ReportInput
 
 # The policy forbids scripts and every request, so that a page made of hostile names could still do nothing.
@@ -67,6 +69,7 @@ class Findings:
     found: Disagreement | None
     transformed: bool
     unconverged: list[Unconverged] = field(default_factory=list)
+    agreement: Agreement | None = None
 
     @property
     def outstanding(self) -> list[int]:
@@ -80,7 +83,9 @@ def findings(report: ReportInput) -> Findings:
     coordinates = coordinate_view(report)
     found = shard_disagreement(coordinates or view)
     transformed = coordinates is not None and coordinates.transformed
-    return Findings(report, view, found, transformed, unconverged_shards(report))
+    return Findings(
+        report, view, found, transformed, unconverged_shards(report), measured_agreement(report.subposteriors)
+    )
 
 
 def render_page(report: ReportInput) -> str:
@@ -94,6 +99,11 @@ def render_page(report: ReportInput) -> str:
         ("densities", "Densities over shards", _densities(known)),
         ("ellipses", "Pairs of parameters", _ellipses(known)),
         ("disagreement", "Which shards disagree", _disagreement(known)),
+        (
+            "agreement",
+            "How far shards agree",
+            agreement_section(known.report, known.agreement, known.outstanding),
+        ),
         ("convergence", "Convergence per shard", _convergence(known)),
         ("cost", "Cost", cost_table(report.cost) + captions.COST if report.cost else ""),
         ("made", "How it was made", _made(known)),
@@ -113,9 +123,10 @@ def render_page(report: ReportInput) -> str:
 
 
 def all_warnings(known: Findings) -> list[str]:
-    """Warnings given and those that travel with the posterior, each once."""
+    """Warnings given, those that travel with the posterior, and that on estimated covariances, each once."""
     info = getattr(known.report.posterior, "info", None) or {}
-    return list(dict.fromkeys([*map(str, known.report.warnings), *map(str, info.get("warnings", ()))]))
+    given = [*map(str, known.report.warnings), *map(str, info.get("warnings", ()))]
+    return list(dict.fromkeys([*given, *weights_warnings(known.report, known.agreement)]))
 
 
 def unconverged_words(known: Findings, most: int) -> list[str]:
