@@ -19,7 +19,8 @@ if TYPE_CHECKING:
         StratifiedPartition,
         TimePartition,
     )
-    from consilience.diagnose import Agreement, Discrepancy, agreement, compare
+    from consilience.diagnose import Discrepancy, compare
+    from consilience.diagnose.agreement import Agreement, agreement
     from consilience.draws import Posterior, Subposteriors
     from consilience.draws.files import load
     from consilience.errors import ConsilienceError, ConvergenceWarning, InputError, RunError

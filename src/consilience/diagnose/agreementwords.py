@@ -17,7 +17,9 @@ def lines(found: Agreement, *, outstanding: bool = True) -> list[str]:
     named = _outstanding(found) if outstanding else []
     said = [_spread(found), *named, _overlap(found), _influence(found), _shape(found)]
     error = float(np.sqrt(np.mean(found.weights_error**2)))
-    said.append(f"Estimated covariances: combined means about {error:.2g} posterior sd off because of them.")
+    said.append(
+        f"Estimating covariances puts combined means about {error:.2g} posterior sd off before any refinement."
+    )
     if found.rules is not None:
         said += [f"Rules: {found.rules}.", *found.rules.notes]
     return said

@@ -120,6 +120,23 @@ class Whitened:
         return self.apart.shape[1]
 
 
+@dataclass(frozen=True, eq=False)
+class Others:
+    """The product of all shards but one, seen as one shard; each is (B,).
+
+    Attributes
+    ----------
+    mean_noise, variance_noise : as of `Whitened`, what its precision is worth
+    bias : factor that makes the inverse of its precision unbiased
+    extra : what the noise of the weights inside it adds to the variance of its mean, relative
+    """
+
+    mean_noise: Floats
+    variance_noise: Floats
+    bias: Floats
+    extra: Floats
+
+
 def whitened(moments: ShardMoments, powers: Floats) -> Whitened:
     """Weigh shards by what their means and their draws leave uncertain."""
     n, d = moments.effective_draws, moments.dimension
@@ -155,10 +172,10 @@ def all_together(shards: Whitened) -> Heterogeneity:
     statistic = float(np.einsum("bi,bij,bj->", shards.apart, shards.information, shards.apart))
     first, second = _traces(shards)
     freedom = d * (num_shards - 1)
-    mean, variance = _moments_of_q(
-        freedom, (first, second, d - first, d - 2 * first + second), shards.mean_noise, shards.variance_noise
+    means, variances = _moments_of_q(
+        (first, second, d - first, d - 2 * first + second), shards.mean_noise, shards.variance_noise
     )
-    mean, variance = float(mean.sum()) + freedom, float(variance.sum()) + 2 * freedom
+    mean, variance = float(means.sum()) + freedom, float(variances.sum()) + 2 * freedom
     p = float(upper_tail(np.array(statistic), np.array(mean), np.array(variance), freedom))
     return Heterogeneity(statistic, mean, p, freedom)
 
@@ -170,19 +187,23 @@ def each_against_others(shards: Whitened) -> AgainstOthers:
     gaps = np.einsum("bij,bj->bi", rest, z)
     moved = -np.einsum("bij,bj->bi", shards.information, gaps)
     squared = np.einsum("bi,bij,bj->b", gaps, shards.information, z)
-    draws, bias, extra = _others(shards)
+    others = _others(shards)
     first, second = _traces(shards)
     own = _moments_of_q(
-        d, (first, second, d - first, d - 2 * first + second), shards.mean_noise, shards.variance_noise
+        (first, second, d - first, d - 2 * first + second), shards.mean_noise, shards.variance_noise
     )
-    other = _moments_of_q(d, (d - first, d - 2 * first + second, first, second), draws, draws)
-    mean = d + own[0] + other[0] + first * extra
-    variance = (2 * d + own[1] + other[1]) * ((d + first * extra) / d) ** 2
+    other = _moments_of_q(
+        (d - first, d - 2 * first + second, first, second), others.mean_noise, others.variance_noise
+    )
+    mean = d + own[0] + other[0] + first * others.extra
+    variance = (2 * d + own[1] + other[1]) * ((d + first * others.extra) / d) ** 2
     inside = np.einsum("ij,bjk,ik->bi", shards.root, rest, shards.root, optimize=True)
     posterior = np.sum(shards.root**2, axis=1)
-    of_others = inside * (bias * (1.0 + extra))[:, None]
+    of_others = inside * (others.bias * (1.0 + others.extra))[:, None]
     error = shards.spreads + of_others
-    freedom = error**2 / (shards.spreads**2 / (shards.draws - 1)[:, None] + of_others**2 / draws[:, None])
+    freedom = error**2 / (
+        shards.spreads**2 / (shards.draws - 1)[:, None] + of_others**2 / others.mean_noise[:, None]
+    )
     distances = gaps @ shards.root.T / np.sqrt(error)
     return AgainstOthers(
         distances=distances,
@@ -203,7 +224,7 @@ def _traces(shards: Whitened) -> tuple[Floats, Floats]:
 
 
 def _moments_of_q(
-    freedom: int, traces: tuple[Floats, Floats, Floats, Floats], mean_noise: Floats, variance_noise: Floats
+    traces: tuple[Floats, Floats, Floats, Floats], mean_noise: Floats, variance_noise: Floats
 ) -> tuple[Floats, Floats]:
     """What each shard's noise adds to the mean and to the variance of Q, from t(K), t(K^2), t(M), t(M^2)."""
     k, k_squared, m, m_squared = traces
@@ -211,20 +232,28 @@ def _moments_of_q(
     return -lost, 2.0 * (m**2 + 2.0 * m_squared) / variance_noise - 4.0 * lost
 
 
-def _others(shards: Whitened) -> tuple[Floats, Floats, Floats]:
-    """How well the product of all but shard b is known.
-
-    Returns the draws that its precision is worth, the factor that makes its covariance unbiased, and what the
-    noise of its weights adds to the variance of its mean; all with shards whose covariances are proportional.
-    """
+def _others(shards: Whitened) -> Others:
+    """How well the product of all but shard b is known, for shards whose covariances are proportional."""
     d = shards.dimension
     shares, _ = _traces(shards)
     left = np.maximum(d - shares, RIDGE)
-    noise = 1.0 / shards.mean_noise
-    linear, quadratic = shares * noise, shares**2 * noise
-    each = (quadratic.sum() - quadratic) / left**2
-    average = (linear.sum() - linear) / left
-    return 1.0 / each, 1.0 / (1.0 + (d + 1) * each), (d + 1) * np.maximum(average - each, 0.0)
+
+    def worth(size: Floats) -> Floats:
+        weighed = shares**2 / size
+        # Never more than all shards with equal shares would be worth, whatever rounding leaves of the sum.
+        return np.asarray(
+            1.0 / np.maximum((weighed.sum() - weighed) / left**2, 1.0 / (len(size) * size.max()))
+        )
+
+    mean_noise = worth(shards.mean_noise)
+    linear = shares / shards.mean_noise
+    of_weights = (linear.sum() - linear) / left - 1.0 / mean_noise
+    return Others(
+        mean_noise=mean_noise,
+        variance_noise=worth(shards.variance_noise),
+        bias=1.0 / (1.0 + (d + 1) / mean_noise),
+        extra=(d + 1) * np.maximum(of_weights, 0.0),
+    )
 
 
 def upper_tail(value: Floats, mean: Floats, variance: Floats, freedom: int) -> Floats:

@@ -42,7 +42,7 @@ def agreement_maps(found: Agreement, outstanding: Sequence[int]) -> str:
     margin = min(0.25 + 0.066 * max(map(len, names)), 2.4)
     figure = new_figure(side + 1.62)
     room = WIDTH - margin - 0.5
-    width = min(side * 1.6, 0.46 * room)
+    width = min(max(side * 1.6, 3.05), 0.48 * room)
     left = inches_axes(figure, margin, 0.3, width, side)
     inside = [int(np.flatnonzero(found.pairs.shards == b)[0]) for b in shards]
     overlap = found.pairs.overlap[np.ix_(inside, inside)].copy()
@@ -62,10 +62,8 @@ def agreement_maps(found: Agreement, outstanding: Sequence[int]) -> str:
     _frame(right, len(shards), len(parameters))
     below = right.get_xaxis_transform()
     for column, name in enumerate(shorten_all([found.names[j] for j in parameters], 14)):
-        label(
-            right, column, -0.03, name, transform=below, ha="right", va="top", rotation=40, fontsize=6.5,
-            rotation_mode="anchor", color=COLOURS["muted"],
-        )  # fmt: skip
+        options = {"ha": "center", "va": "top", "rotation": 90, "fontsize": 6.5, "color": COLOURS["muted"]}
+        label(right, column, -0.06 / side, name, transform=below, **options)
     total = side + 1.62
     _legend(figure, margin, total - 0.3, "shared, from", [f"{low:g}" for low, _ in OVERLAP_STEPS], "accent")
     _legend(figure, start, total - 0.3, "sd, from", [f"{low:g}" for low, _ in DISTANCE_STEPS], "alarm")
