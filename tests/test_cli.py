@@ -46,8 +46,13 @@ def test_combine(tmp_path, capsys):
     out = tmp_path / "posterior.npz"
     arguments = ["combine", *files, "--method", "consensus", "--out", str(out)]
     assert main([*arguments, "--kind", "subposterior"]) == 0
-    assert "consensus" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "consensus" in printed
+    assert "Agreement of 3 shards in 2 parameters: " in printed
+    assert "Rules: consensus and gaussian-product differ by " in printed
     assert out.exists()
+    assert main(["combine", *files[:1], "--method", "consensus", "--kind", "subposterior"]) == 0
+    assert "Agreement" not in capsys.readouterr().out
     out.unlink()
     assert main(arguments) == 2
     assert "kind" in capsys.readouterr().err

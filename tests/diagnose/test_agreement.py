@@ -14,7 +14,8 @@ from scipy import integrate, stats
 
 import consilience as cs
 from consilience.combine.moments import gaussian_product, shard_moments
-from consilience.diagnose.agreement import LEVEL, WEIGHTS_LIMIT
+from consilience.diagnose.agreement import LEVEL
+from consilience.diagnose.agreementwords import WEIGHTS_LIMIT
 from consilience.diagnose.heterogeneity import (
     AgainstOthers,
     Heterogeneity,

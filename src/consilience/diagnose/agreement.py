@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from consilience.combine.inputs import as_subposteriors
 from consilience.combine.moments import gaussian_product, shard_moments
+from consilience.diagnose.agreementwords import lines, spread_warning, weights_warning
 from consilience.diagnose.heterogeneity import (
     AgainstOthers,
     Heterogeneity,
@@ -56,16 +57,8 @@ Floats = NDArray[np.float64]
 # At most one report in twenty names a shard by chance: half of that for shards in all parameters together, half for
 # shards in single parameters, each adjusted for how many there are.
 LEVEL = 0.05
-# A p-value under which the sentence on all shards becomes a warning, and, on the other side, one over which shards
-# lie closer together than chance has it.
-WARNED = 0.01
-# Root mean square error of the combined means, in posterior standard deviations, that estimated covariances may
-# cause without a warning: an IAD of .08, and 95 % intervals that cover 94.5 %.
-WEIGHTS_LIMIT = 0.2
-# Rules that weigh shards by precisions estimated from draws, which the last warning is about.
+# Rules that weigh shards by precisions estimated from draws, which the warning on covariances is about.
 WEIGHED_BY_PRECISION = ("swiss", "consensus", "gaussian-product")
-# Distance from Gaussian from which p-values are said to be rough.
-FAR_FROM_GAUSSIAN = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,15 +196,7 @@ class Agreement:
 
     def weights_warning(self) -> tuple[str, ...]:
         """The warning on estimated covariances, where there is one."""
-        error = float(np.sqrt(np.mean(self.weights_error**2)))
-        if error <= WEIGHTS_LIMIT:
-            return ()
-        wanted = float(np.median(self.effective_draws)) * (error / WEIGHTS_LIMIT) ** 2
-        return (
-            f"Covariances estimated from {np.median(self.effective_draws):,.0f} effective draws of each shard put "
-            f"the combined means of rules that weigh by precision about {error:.2g} posterior sd off (limit "
-            f"{WEIGHTS_LIMIT:g}). Draw about {_rounded_up(wanted):,} from each shard, or refine.",
-        )
+        return weights_warning(self)
 
     def _frame(self, values: Floats) -> pd.DataFrame:
         import pandas as pd
@@ -225,8 +210,6 @@ class Agreement:
         return pd.DataFrame(values, index=pd.Index(labels, name="shard"), columns=labels)
 
     def __str__(self) -> str:
-        from consilience.diagnose.agreementwords import lines
-
         return "\n".join([*lines(self), *(f"WARNING: {text}" for text in self.warnings)])
 
 
@@ -318,45 +301,6 @@ def _measured(subposteriors: Subposteriors, rules: Sequence[str] | str | None, s
         rules=None if rules is None else rule_spread(subposteriors, None if rules == "auto" else rules, seed),
     )
     other_powers = np.ones_like(weights) if subposteriors.kind == "inflated" else weights
-    warnings = (*_spread_warning(found, moments, other_powers), *found.weights_warning(), *product.warnings)
-    return replace(found, warnings=warnings)
-
-
-def _spread_warning(found: Agreement, moments: Any, other_powers: Floats) -> tuple[str, ...]:
-    """A p-value at either end, and whether the other kind of draws would explain it."""
-    test = found.heterogeneity
-    if WARNED <= test.p_value <= 1.0 - WARNED:
-        return ()
-    other = "subposterior" if found.kind == "inflated" else "inflated"
     explained = all_together(whitened(moments, other_powers)).p_value
-    hint = (
-        f" Taken for {other} draws they would lie as chance has it: check what was sampled."
-        if WARNED <= explained <= 1.0 - WARNED
-        else ""
-    )
-    if test.p_value < WARNED:
-        rough = (
-            " Shards are far from Gaussian, so this is rough."
-            if found.shape.distance.mean() > FAR_FROM_GAUSSIAN
-            else ""
-        )
-        return (
-            f"Shards lie {test.ratio:.3g} times as far apart as chance puts them (p = {test.p_value:.1g}): another "
-            f"population, a mistake in the data, or a chain that has not converged.{hint}{rough}",
-        )
-    return (
-        f"Shards lie only {test.ratio:.2g} times as far apart as chance puts them (p = {test.p_value:.4g}): the same "
-        f"rows in several shards, or a prior that outweighs the rows.{hint}",
-    )
-
-
-def _rounded_up(number: float) -> int:
-    """Two significant digits, upwards.
-
-    Examples
-    --------
-    >>> _rounded_up(12_345.0)
-    13000
-    """
-    unit = 10 ** max(int(np.floor(np.log10(number))) - 1, 0)
-    return int(np.ceil(number / unit)) * unit
+    warnings = (*spread_warning(found, explained), *weights_warning(found), *product.warnings)
+    return replace(found, warnings=warnings)

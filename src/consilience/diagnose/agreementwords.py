@@ -1,4 +1,4 @@
-"""What `print(agreement)` says: a few lines, the most important first."""
+"""What `print(agreement)` says: a few lines, the most important first, and the warnings with their limits."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ if TYPE_CHECKING:
     from consilience.diagnose.agreement import Agreement
 
 MOST_NAMED = 3
+# A p-value under which the sentence on all shards becomes a warning, and, on the other side, one over which shards
+# lie closer together than chance has it.
+WARNED = 0.01
+# Root mean square error of the combined means, in posterior standard deviations, that estimated covariances may
+# cause without a warning: an IAD of .08, and 95 % intervals that cover 94.5 %.
+WEIGHTS_LIMIT = 0.2
+# Distance from Gaussian from which p-values are said to be rough.
+FAR_FROM_GAUSSIAN = 0.1
 
 
 def lines(found: Agreement, *, outstanding: bool = True) -> list[str]:
@@ -23,6 +31,42 @@ def lines(found: Agreement, *, outstanding: bool = True) -> list[str]:
     if found.rules is not None:
         said += [f"Rules: {found.rules}.", *found.rules.notes]
     return said
+
+
+def weights_warning(found: Agreement) -> tuple[str, ...]:
+    """Estimated covariances move the combined mean too far."""
+    error = float(np.sqrt(np.mean(found.weights_error**2)))
+    if error <= WEIGHTS_LIMIT:
+        return ()
+    draws = float(np.median(found.effective_draws))
+    return (
+        f"Covariances estimated from {draws:,.0f} effective draws of each shard put the combined means of rules that "
+        f"weigh by precision about {error:.2g} posterior sd off (limit {WEIGHTS_LIMIT:g}). Draw about "
+        f"{_rounded_up(draws * (error / WEIGHTS_LIMIT) ** 2):,} from each shard, or refine.",
+    )
+
+
+def spread_warning(found: Agreement, explained: float) -> tuple[str, ...]:
+    """A p-value at either end; `explained` is that of the same draws taken for the other kind."""
+    test = found.heterogeneity
+    if WARNED <= test.p_value <= 1.0 - WARNED:
+        return ()
+    other = "subposterior" if found.kind == "inflated" else "inflated"
+    hint = (
+        f" Taken for {other} draws they would lie as chance has it: check what was sampled."
+        if WARNED <= explained <= 1.0 - WARNED
+        else ""
+    )
+    far = f"{test.ratio:.3g} times as far apart as chance puts them ({probability(test.p_value)})"
+    if test.p_value > WARNED:
+        return (
+            f"Shards lie only {far}: the same rows in several shards, or a prior that outweighs the rows.{hint}",
+        )
+    skewed = found.shape.distance.mean() > FAR_FROM_GAUSSIAN
+    rough = " Shards are far from Gaussian, so this is rough." if skewed else ""
+    return (
+        f"Shards lie {far}: another population, a mistake in the data, or a chain that has not converged.{hint}{rough}",
+    )
 
 
 def shard_name(found: Agreement, shard: int) -> str:
@@ -54,9 +98,11 @@ def probability(p_value: float) -> str:
 
     Examples
     --------
-    >>> probability(0.1234), probability(1e-30)
-    ('p = 0.12', 'p < 1e-06')
+    >>> probability(0.1234), probability(1e-30), probability(0.99999)
+    ('p = 0.12', 'p < 1e-06', 'p > 0.999')
     """
+    if p_value > 0.999:
+        return "p > 0.999"
     return "p < 1e-06" if p_value < 1e-6 else f"p = {p_value:.2g}"
 
 
@@ -114,3 +160,15 @@ def _shape(found: Agreement) -> str:
         f"{shape.skewness_error[b, j]:.1g}, excess kurtosis {shape.kurtosis[b, j]:.2g} ± "
         f"{shape.kurtosis_error[b, j]:.1g})."
     )
+
+
+def _rounded_up(number: float) -> int:
+    """Two significant digits, upwards.
+
+    Examples
+    --------
+    >>> _rounded_up(12_345.0)
+    13000
+    """
+    unit = 10 ** max(int(np.floor(np.log10(number))) - 1, 0)
+    return int(np.ceil(number / unit)) * unit

@@ -78,12 +78,12 @@ class RuleSpread:
         )
         first, second = self.pairs[place]
         listed = ", ".join(self.rules[:-1]) + f" and {self.rules[-1]}"
-        if not any(self.beyond_noise):
-            return f"{listed} differ by no more than noise"
-        times = self.in_floors[place][measure]
-        return (
-            f"{listed} differ by up to {times:.1f} noise floors ({_WORDS[measure]} of {first} and {second})"
+        most = (
+            f"{self.in_floors[place][measure]:.2g} noise floors ({_WORDS[measure]} of {first} and {second})"
         )
+        if not any(self.beyond_noise):
+            return f"{listed} differ by no more than noise, at most {most}"
+        return f"{listed} differ by up to {most}"
 
 
 def rule_spread(
@@ -95,7 +95,7 @@ def rule_spread(
     --------
     >>> shards = np.random.default_rng(0).normal(size=(4, 400, 2))
     >>> str(rule_spread(Subposteriors.of(shards, kind="inflated")))
-    'swiss, gaussian-product and recentering differ by no more than noise'
+    'swiss, gaussian-product and recentering differ by no more than noise, at most ...
     """
     known = {rule.name for rule in COMBINERS}
     wanted = rules if rules is not None else [r for r in CHEAP[subposteriors.kind] if r in known]
