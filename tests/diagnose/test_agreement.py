@@ -159,6 +159,35 @@ class TestPValues:
         together, each = measured(draws, weights, "inflated")
         np.testing.assert_allclose(each.joint_p_values, together.p_value, rtol=1e-6)
 
+    def test_two_shards_of_one_parameter_have_welchs_test(self) -> None:
+        rng = np.random.default_rng(1)
+        draws = [rng.normal(size=(50, 1)), 0.8 + rng.normal(size=(80, 1))]
+        together, each = measured(draws, np.full(2, 0.5), "subposterior")
+        # T_b = V_b (1 + 1 / n_b): Welch's statistic has the sum of these below the difference of the means.
+        spreads = [np.var(x, ddof=1) * (1 + 1 / len(x)) for x in draws]
+        t = (draws[0].mean() - draws[1].mean()) / np.sqrt(sum(spreads))
+        np.testing.assert_allclose(each.distances[:, 0], [t, -t], rtol=2e-3)
+        freedom = sum(spreads) ** 2 / (spreads[0] ** 2 / 49 + spreads[1] ** 2 / 79)
+        np.testing.assert_allclose(each.p_values, 2 * stats.t.sf(abs(t), freedom), rtol=0.01)
+        assert together.p_value == pytest.approx(each.p_values[0, 0], rel=0.02)
+
+    @pytest.mark.parametrize(("n", "tolerance"), [(40, 0.02), (400, 2e-4)])
+    def test_mean_and_spread_of_q_are_those_of_hotellings_law(self, n: int, tolerance: float) -> None:
+        """Two shards with the same covariance: their sum is a Wishart matrix, and Q is known exactly."""
+        d = 5
+        x = np.random.default_rng(0).normal(size=(2, n, d))
+        x -= x.mean(axis=1, keepdims=True)
+        x = np.stack([z @ np.linalg.inv(np.linalg.cholesky(np.cov(z.T))).T for z in x])  # both exactly I
+        found, _ = measured(list(x), np.full(2, 0.5), "subposterior")
+        m = 2 * (n - 1)
+        mean, variance = stats.f.stats(d, m - d + 1)
+        scale = d * m / (m - d + 1) * (n - d - 2) / (n - 1)
+        assert found.expected == pytest.approx(scale * mean, rel=tolerance)
+        assert found.deviation == pytest.approx(scale * np.sqrt(variance), rel=tolerance)
+        # The chi-squared law of known covariances has neither.
+        assert abs(found.expected / d - 1) > 4 * tolerance
+        assert abs(found.deviation / np.sqrt(2 * d) - 1) > 1.5 * tolerance
+
     def test_at_most_one_report_in_twenty_names_a_shard_by_chance(self) -> None:
         def names_some(draws: list[np.ndarray], weights: np.ndarray, kind: str) -> float:
             each = measured(draws, weights, kind)[1]

@@ -60,6 +60,8 @@ class Heterogeneity:
         Q: squared distances of the shards' means from their common mean, in units of chance.
     expected : float
         What Q is on average when shards differ by chance alone.
+    deviation : float
+        Its standard deviation then.
     p_value : float
         Probability of so large a Q by chance.
     degrees_of_freedom : int
@@ -68,6 +70,7 @@ class Heterogeneity:
 
     statistic: float
     expected: float
+    deviation: float
     p_value: float
     degrees_of_freedom: int
 
@@ -177,7 +180,7 @@ def all_together(shards: Whitened) -> Heterogeneity:
     )
     mean, variance = float(means.sum()) + freedom, float(variances.sum()) + 2 * freedom
     p = float(upper_tail(np.array(statistic), np.array(mean), np.array(variance), freedom))
-    return Heterogeneity(statistic, mean, p, freedom)
+    return Heterogeneity(statistic, mean, float(np.sqrt(variance)), p, freedom)
 
 
 def each_against_others(shards: Whitened) -> AgainstOthers:
