@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -152,18 +153,20 @@ def _combine(options: argparse.Namespace) -> None:
         print(message)
     print(posterior.summary().to_string(float_format=lambda value: f"{value:.4g}"))
     if subposteriors.num_shards > 1:
-        print(_agreement(subposteriors, options.seed))
+        print(_agreement(subposteriors, options.seed, said=info["warnings"]))
     if options.out:
         print(f"Saved to {options.out}")
 
 
-def _agreement(subposteriors: Subposteriors, seed: int) -> str:
-    """What the shards say of each other; why not, where their draws do not allow it."""
+def _agreement(subposteriors: Subposteriors, seed: int, said: Sequence[str]) -> str:
+    """What the shards say of each other, without what was said already; why not, where their draws do not allow it."""
     from consilience.diagnose import agreement
     from consilience.errors import DrawsError
 
     try:
-        return f"\n{agreement(subposteriors, seed=seed)}"
+        found = agreement(subposteriors, seed=seed)
+        warnings = tuple(text for text in found.warnings if text not in said)
+        return f"\n{replace(found, warnings=warnings)}"
     except DrawsError as error:
         return f"\nAgreement of the shards was not measured. {error}"
 
