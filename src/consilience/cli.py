@@ -7,15 +7,10 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from consilience.errors import ConsilienceError, InputError
 from consilience.usage import build_parser
-
-if TYPE_CHECKING:
-    from consilience.draws import Subposteriors
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -133,6 +128,7 @@ def _combine(options: argparse.Namespace) -> None:
     from consilience.combine import combine, get_combiner
     from consilience.combine.inputs import as_subposteriors
     from consilience.draws.files import check_destination
+    from consilience.report.agreement import told_agreement
 
     weights = parse_weights(options.weights)
     settings = parse_settings(options.option)
@@ -152,23 +148,11 @@ def _combine(options: argparse.Namespace) -> None:
     for message in info["notes"]:
         print(message)
     print(posterior.summary().to_string(float_format=lambda value: f"{value:.4g}"))
-    if subposteriors.num_shards > 1:
-        print(_agreement(subposteriors, options.seed, said=info["warnings"]))
+    told = told_agreement(subposteriors, options.seed, said=info["warnings"])
+    if told is not None:
+        print(f"\n{told}")
     if options.out:
         print(f"Saved to {options.out}")
-
-
-def _agreement(subposteriors: Subposteriors, seed: int, said: Sequence[str]) -> str:
-    """What the shards say of each other, without what was said already; why not, where their draws do not allow it."""
-    from consilience.diagnose import agreement
-    from consilience.errors import DrawsError
-
-    try:
-        found = agreement(subposteriors, seed=seed)
-        warnings = tuple(text for text in found.warnings if text not in said)
-        return f"\n{replace(found, warnings=warnings)}"
-    except DrawsError as error:
-        return f"\nAgreement of the shards was not measured. {error}"
 
 
 def _compare(options: argparse.Namespace) -> None:

@@ -142,7 +142,7 @@ def influence(shown: int, num_shards: int) -> str:
     )
 
 
-RULES = (
+RULE_SPREAD = (
     "<p class=caption>Differences between rules on the same draws, in noise floors: 1 is the usual difference between "
     "two independent runs of full MCMC with as many draws (2,000 at most). Where exact rules differ by more than 3, "
     "shards are too far from Gaussian for the choice not to matter. Agreement of rules does not show that they are "

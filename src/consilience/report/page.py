@@ -99,11 +99,7 @@ def render_page(report: ReportInput) -> str:
         ("densities", "Densities over shards", _densities(known)),
         ("ellipses", "Pairs of parameters", _ellipses(known)),
         ("disagreement", "Which shards disagree", _disagreement(known)),
-        (
-            "agreement",
-            "How far shards agree",
-            agreement_section(known.report, known.agreement, known.outstanding),
-        ),
+        ("agreement", "How far shards agree", _agreement(known)),
         ("convergence", "Convergence per shard", _convergence(known)),
         ("cost", "Cost", cost_table(report.cost) + captions.COST if report.cost else ""),
         ("made", "How it was made", _made(known)),
@@ -280,6 +276,10 @@ def _disagreement(known: Findings) -> str:
         f"<figure><div class=picture>{ranked_picture(found)}</div><figcaption>{caption}</figcaption></figure>"
     )
     return words + picture
+
+
+def _agreement(known: Findings) -> str:
+    return agreement_section(known.report.subposteriors, known.agreement, known.outstanding)
 
 
 def _convergence(known: Findings) -> str:
