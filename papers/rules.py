@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 import consilience as cs
 from consilience.combine import MethodRecord, methods
 from consilience.combine import combine as combine_draws
@@ -40,3 +42,25 @@ def combine_all(draws: Mapping[str, cs.Subposteriors], seed: int) -> Iterator[tu
             yield record.name, combine(record.name, draws[kind_of(record)], seed)
         except cs.ConsilienceError as refusal:
             print(f"{record.name} refused: {refusal}", file=sys.stderr)
+
+
+def combine_linear(
+    draws: Mapping[str, cs.Subposteriors], coefficients: Mapping[str, float], seed: int
+) -> Iterator[tuple[str, cs.Posterior]]:
+    """Every usable rule's draws of one linear function: rules for functions are given it, others' draws mapped."""
+    for record in usable_rules():
+        given = draws[kind_of(record)]
+        try:
+            if "functions" in record.options:
+                function = {"linear": dict(coefficients)}
+                yield record.name, combine(record.name, given, seed, functions=function)
+            else:
+                yield record.name, linear(combine(record.name, given, seed), coefficients)
+        except cs.ConsilienceError as refusal:
+            print(f"{record.name} refused: {refusal}", file=sys.stderr)
+
+
+def linear(posterior: cs.Posterior, coefficients: Mapping[str, float]) -> cs.Posterior:
+    """A linear function of every draw; parameters that are not named do not enter."""
+    x = np.array([coefficients.get(name, 0.0) for name in posterior.names])
+    return cs.Posterior((posterior.array @ x)[:, None], names=("linear",), log_weights=posterior.log_weights)

@@ -13,16 +13,15 @@ function x'theta itself.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 import consilience as cs
-from consilience.errors import ConsilienceError
 from papers.experiment import Experiment, Settings, main
 from papers.measuring import Reference, measured
 from papers.regression import SWISS_REFINED, fit, full_data
-from papers.rules import combine, kind_of, usable_rules
+from papers.rules import combine_linear, linear
 from papers.swiss_employment import employment_rows, joined
 from papers.tables import Collected, Table
 
@@ -57,30 +56,6 @@ def numeric_rows(rows: int) -> dict[str, np.ndarray]:
     return out
 
 
-def predictors(
-    draws: Mapping[str, cs.Subposteriors], person: Mapping[str, float], seed: int
-) -> Iterator[tuple[str, cs.Posterior]]:
-    """Every usable rule's draws of one linear predictor."""
-    for record in usable_rules():
-        given = draws[kind_of(record)]
-        try:
-            if "functions" in record.options:
-                function = {"predictor": dict(person)}
-                yield record.name, combine(record.name, given, seed, functions=function)
-            else:
-                yield record.name, predictor(combine(record.name, given, seed), person)
-        except ConsilienceError as refusal:
-            print(f"{record.name} refused: {refusal}", file=sys.stderr)
-
-
-def predictor(posterior: cs.Posterior, person: Mapping[str, float]) -> cs.Posterior:
-    """x'theta of every draw."""
-    x = np.array([person[name] for name in posterior.names])
-    return cs.Posterior(
-        (posterior.array @ x)[:, None], names=("predictor",), log_weights=posterior.log_weights
-    )
-
-
 def tables(settings: Settings) -> Sequence[Table]:
     """One table: every rule's draws of the linear predictor, against those of a run on all rows."""
     import numpyro.distributions as dist
@@ -96,8 +71,8 @@ def tables(settings: Settings) -> Sequence[Table]:
     found = Collected()
     for repetition in range(settings.runs):
         person = {"Intercept": 1.0, **{name: float(data[name][repetition]) for name in features}}
-        reference = Reference(predictor(whole, person).array)
-        found.add("floor, full data again", measured(predictor(again, person), reference))
+        reference = Reference(linear(whole, person).array)
+        found.add("floor, full data again", measured(linear(again, person), reference))
         partition = {"shards": shards, "seed": seed + 10 * repetition}
         ((row, how),) = SWISS_REFINED.items()
         refined = fit(model, data, draws=each * shards, **partition, **how)
@@ -105,9 +80,9 @@ def tables(settings: Settings) -> Sequence[Table]:
             "inflated": refined.subposteriors,
             "subposterior": fit(model, data, draws=each, method="consensus", **partition).subposteriors,
         }
-        for name, posterior in predictors(draws, person, repetition):
+        for name, posterior in combine_linear(draws, person, repetition):
             found.add(name, measured(posterior, reference))
-        found.add(row, measured(predictor(refined.posterior, person), reference))
+        found.add(row, measured(linear(refined.posterior, person), reference))
         print(f"partition {repetition + 1}", file=sys.stderr, flush=True)
     paper = {rule: dict(zip(COLUMNS, values, strict=True)) for rule, values in PAPER.items()}
     caption = "Linear predictor of one person's employment; the thesis' numbers (table 3.4) are for HEPMASS"

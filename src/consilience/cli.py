@@ -90,8 +90,10 @@ def _fit(options: argparse.Namespace) -> None:
     refine = None if options.refine == "none" else options.refine.split(",")
 
     from consilience import fit, glm
+    from consilience.machine import use_few_heaps
     from consilience.report import print_summary
 
+    use_few_heaps()
     model = glm(
         options.formula,
         family=options.family,

@@ -15,6 +15,7 @@ from consilience.assembly import combined
 from consilience.data import Shards, split
 from consilience.errors import ConvergenceWarning
 from consilience.fitted import Fit
+from consilience.machine import release_freed_memory
 from consilience.preparation import Ready, prepare
 from consilience.progress import Progress
 from consilience.refining import refined
@@ -138,7 +139,7 @@ def fit(
 
 
 class Stopwatch:
-    """Wall time of each stage, shown as it goes."""
+    """Wall time of each stage, shown as it goes; what a stage needed and freed is not kept for the next."""
 
     def __init__(self, shown: Progress) -> None:
         self.shown = shown
@@ -151,6 +152,7 @@ class Stopwatch:
         try:
             yield self.shown
         finally:
+            release_freed_memory()
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - begun
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
 from consilience.data import RandomPartition, Source, automatic_shards, open_source
 from consilience.errors import DataError, must_be
+from consilience.machine import usable_cores
 from consilience.request import Request
 from consilience.versions import versions
 
@@ -58,7 +58,7 @@ def prepare(request: Request, model: Any, data: Any) -> Ready:
     model.validate(example)
     partition, notes = request.shards, tuple(source.notes) + tuple(model.notes)
     if partition == "auto":
-        cores = request.workers or os.cpu_count() or 1
+        cores = request.workers or usable_cores()
         enough = request.enough_shards(model.space.dimension)
         number, why = automatic_shards(source.num_rows, model.space.dimension, cores, enough)
         partition, notes = RandomPartition(number), (*notes, why)

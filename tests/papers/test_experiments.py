@@ -14,6 +14,7 @@ FAST = (
     "swiss_dimension",
     "swiss_time",
     "thesis_trivariate",
+    "thesis_bimodal",
     "thesis_geometries",
     "wu_robert_gaussian",
     "wu_robert_beta",

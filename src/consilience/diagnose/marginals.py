@@ -22,6 +22,7 @@ polynomials: McCullagh (1987), Tensor methods in statistics, chapter 5.
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -84,8 +85,17 @@ def marginal_iad(
 
 
 def hermite(k: int, x: Floats) -> Floats:
-    """He_k, up to k = 4."""
-    return np.asarray([np.ones_like(x), x, x**2 - 1.0, x**3 - 3.0 * x, x**4 - 6.0 * x**2 + 3.0][k])
+    """He_k, by its recurrence.
+
+    Examples
+    --------
+    >>> [float(hermite(k, np.array(2.0))) for k in range(5)]
+    [1.0, 2.0, 3.0, 2.0, -5.0]
+    """
+    before, now = np.zeros_like(x), np.ones_like(x)
+    for j in range(k):
+        before, now = now, x * now - j * before
+    return now
 
 
 def hermite_iad(coefficients: Floats) -> Floats:
@@ -96,7 +106,12 @@ def hermite_iad(coefficients: Floats) -> Floats:
     >>> hermite_iad(np.array([[0.1], [0.0], [0.0], [0.0]])).round(3)    # a shift of 0.1 sd: 0.1 phi(0)
     array([0.04])
     """
+    basis, measure = _basis()
+    return np.asarray(np.minimum(1.0, np.abs(coefficients.T @ basis) @ measure))
+
+
+@functools.cache
+def _basis() -> tuple[Floats, Floats]:
+    """He_k / k! on the grid, for k = 1 to 4, and phi / 2 times the grid's step."""
     basis = np.stack([hermite(k, _GRID) / math.factorial(k) for k in range(1, 5)])
-    density = np.exp(-0.5 * _GRID**2) / np.sqrt(2.0 * np.pi)
-    step = _GRID[1] - _GRID[0]
-    return np.asarray(np.minimum(1.0, 0.5 * step * (np.abs(coefficients.T @ basis) @ density)))
+    return basis, 0.5 * (_GRID[1] - _GRID[0]) * np.exp(-0.5 * _GRID**2) / np.sqrt(2.0 * np.pi)

@@ -9,6 +9,7 @@ from concurrent.futures import BrokenExecutor, Executor
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from ..machine import usable_cores
 from ._driver import Job, OnEvent, drive
 from ._futures import FutureBackend, FutureLike
 from ._tasks import Outcome, Problem, Task, check_attempts, describe, pack_task, run_packed
@@ -51,7 +52,7 @@ class ExecutorEngine:
         """Yield (index, result or `TaskFailure`) as the items finish."""
         check_attempts(attempts)
         packed_task = pack_task(task, self.name)
-        workers = self.workers or getattr(self.executor, "_max_workers", None) or os.cpu_count() or 1
+        workers = self.workers or getattr(self.executor, "_max_workers", None) or usable_cores()
         return drive(lambda: _OnExecutor(self.executor, packed_task, 2 * workers), items, attempts, on_event)
 
 

@@ -21,19 +21,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ..errors import RunError
+from ..machine import FEW_HEAPS, usable_cores
 from ._child import BOOTSTRAP, READY, read_frame, write_frame
 from ._driver import Job, Notice, OnEvent, drive
 from ._tasks import Outcome, Problem, Task, check_attempts, pack, pack_task
 
 _STARTS_TRIED = 3
 _SECONDS_TO_LEAVE = 2.0
-
-
-def usable_cores() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def worker_environment(base: Mapping[str, str]) -> dict[str, str]:
@@ -52,6 +46,7 @@ def worker_environment(base: Mapping[str, str]) -> dict[str, str]:
     environment["PJRT_NPROC"] = "1"
     for library in ("OMP", "OPENBLAS", "MKL"):
         environment[f"{library}_NUM_THREADS"] = "1"
+    environment.setdefault("MALLOC_ARENA_MAX", str(FEW_HEAPS))
     return environment
 
 

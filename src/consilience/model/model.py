@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from consilience.errors import ModelError, must_be
@@ -134,12 +133,14 @@ class Model:
                 "Model: no column of the data can enter a JAX program. Give at least one column of numbers."
             )
         count = len(next(iter(data.values())))
-        params = self.space.to_params(jnp.asarray(self.space.start, dtype=jnp.float32))
+        start = np.asarray(self.space.start, np.float32)
         try:
-            values = jax.jit(self.log_likelihood)(params, data)
+            # As one program: operation by operation, the parameters' layout alone compiles half a dozen.
+            values = jax.jit(lambda u, rows: self.log_likelihood(self.space.to_params(u), rows))(start, data)
         except KeyError as error:
+            names = sorted(self.space.shapes)
             raise ModelError(
-                f"Model: log_likelihood asks for {error}. Parameters are {sorted(params)}, numeric columns "
+                f"Model: log_likelihood asks for {error}. Parameters are {names}, numeric columns "
                 f"are {sorted(data)}; encode strings and dates as numbers first."
             ) from error
         except Exception as error:

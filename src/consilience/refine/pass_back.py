@@ -15,7 +15,6 @@ It fails with the shard that fails: which one is named, and nothing is returned 
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,8 +27,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from consilience.errors import InputError, ShardError, must_be
+from consilience.machine import release_freed_memory, usable_cores
 from consilience.model.space import double_precision
-from consilience.refine.shard_sums import PassBackTask, ShardSums, Want
+from consilience.refine.shard_sums import (
+    MOST_POINTS,
+    PassBackTask,
+    ShardSums,
+    SumInOrder,
+    Want,
+    in_chunks,
+    prior_program,
+)
 
 if TYPE_CHECKING:
     from consilience.sample.shard import ShardTask
@@ -119,9 +127,10 @@ class Evaluation:
 
 def run_in_threads(task: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[tuple[int, Any]]:
     """Map in this process: as many shards at once as there are cores; no other rows are in memory."""
-    workers = (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
+    workers = usable_cores() if jax.default_backend() == "cpu" else 1
     with ThreadPoolExecutor(workers) as pool:
         yield from enumerate(pool.map(task, items))
+    release_freed_memory()
 
 
 class PassBack:
@@ -182,7 +191,6 @@ class PassBack:
         self._reference: np.ndarray | None = None
         self._ledger = Ledger()
         self._lock = threading.Lock()
-        self._prior_program: Callable[[Any], Any] | None = None
         self._prior_hessian: Callable[[Any], Any] | None = None
         self._reference_prior = 0.0
         if reference_point is not None:
@@ -212,28 +220,30 @@ class PassBack:
     def densities(self, points: ArrayLike) -> Evaluation:
         """Log densities at (S, d) points; costs half of `scores`."""
         points = self._points(points)
-        answers = self._ask(points, "densities", DENSITY_SHARE * len(points))
+        found = self._ask(points, "densities", DENSITY_SHARE * len(points))
         prior = self._prior(points)[0] - self._reference_prior
-        return self._counted(Evaluation(points, prior + _total(answers, "values")))
+        return self._counted(Evaluation(points, prior + found.values))
 
     def scores(self, points: ArrayLike) -> Evaluation:
         """Log densities and their gradients at (S, d) points."""
         points = self._points(points)
-        answers = self._ask(points, "scores", float(len(points)))
+        found = self._ask(points, "scores", float(len(points)))
         prior, slope = self._prior(points)
-        values = prior - self._reference_prior + _total(answers, "values")
-        scores = slope + _total(answers, "gradients")
+        values = prior - self._reference_prior + found.values
+        assert found.gradients is not None
+        scores = slope + found.gradients
         return self._counted(Evaluation(points, values, scores))
 
     def negative_hessian(self, point: ArrayLike) -> np.ndarray:
         """(d, d) negative second derivatives of the log density at one point."""
         points = self._points(np.atleast_2d(np.asarray(point, np.float64)))
-        answers = self._ask(points, "precision", float(self.dimension))
+        found = self._ask(points, "precision", float(self.dimension))
         with double_precision():
             if self._prior_hessian is None:
                 self._prior_hessian = jax.jit(jax.hessian(self.model.space.log_prior))
             prior = -np.asarray(self._prior_hessian(points[0]), np.float64)
-        hessian = prior + _total(answers, "precision")
+        assert found.precision is not None
+        hessian = prior + found.precision
         return np.asarray((hessian + hessian.T) / 2)
 
     def _points(self, points: ArrayLike) -> np.ndarray:
@@ -253,18 +263,21 @@ class PassBack:
             raise must_be("pass-back", "points", "finite", f"{count} NaN or infinite", "Look at the draws.")
         return points.astype(self.precision).astype(np.float64)
 
-    def _ask(self, points: np.ndarray, want: Want, cost: float) -> list[ShardSums]:
-        """Send the points to every shard and wait for all answers, in the order of shards."""
+    def _ask(self, points: np.ndarray, want: Want, cost: float) -> ShardSums:
+        """Send the points to every shard, and add up all answers."""
         begun = time.perf_counter()
         task = PassBackTask(self.model, self.fingerprint, points, self.reference, want, self.precision)
-        answers: dict[int, ShardSums] = {}
+        answers = SumInOrder()
         failures: dict[int, Any] = {}
         for index, answer in self.run(task, self.tasks):
-            (answers if isinstance(answer, ShardSums) else failures)[index] = answer
-        missing = [index for index in range(len(self.tasks)) if index not in answers]
+            if isinstance(answer, ShardSums):
+                answers.add(index, answer)
+            else:
+                failures[index] = answer
+        missing = answers.missing(len(self.tasks))
         if missing:
             raise self._failed(missing, failures)
-        ordered = [answers[index] for index in range(len(self.tasks))]
+        assert answers.total is not None
         cost += DENSITY_SHARE
         count, dimension = points.shape
         back = {"densities": count, "scores": count * (dimension + 1), "precision": dimension**2 + 1}[want]
@@ -274,11 +287,11 @@ class PassBack:
                 spent,
                 rounds=spent.rounds + 1,
                 full_data_gradients=spent.full_data_gradients + cost,
-                row_evaluations=spent.row_evaluations + cost * sum(a.evaluated_rows for a in ordered),
+                row_evaluations=spent.row_evaluations + cost * answers.total.evaluated_rows,
                 bytes_per_shard=spent.bytes_per_shard + _NUMBER * ((count + 1) * dimension + back),
                 seconds=spent.seconds + time.perf_counter() - begun,
             )
-        return ordered
+        return answers.total
 
     def _failed(self, missing: Sequence[int], failures: dict[int, Any]) -> Exception:
         first = self.tasks[missing[0]]
@@ -292,11 +305,13 @@ class PassBack:
         )
 
     def _prior(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        with double_precision():
-            if self._prior_program is None:
-                self._prior_program = jax.jit(jax.vmap(jax.value_and_grad(self.model.space.log_prior)))
-            values, slopes = self._prior_program(points)
-            return np.asarray(values, np.float64), np.asarray(slopes, np.float64)
+        """Log density of the prior and its gradient, by one program for any number of points."""
+        program = prior_program(self.model, self.fingerprint)
+        found = [program(chunk) for chunk in in_chunks(points, MOST_POINTS)]
+        values, slopes = (
+            np.concatenate([np.asarray(x, np.float64) for x in xs]) for xs in zip(*found, strict=True)
+        )
+        return values[: len(points)], slopes[: len(points)]
 
     def _counted(self, evaluation: Evaluation) -> Evaluation:
         bad = int(np.count_nonzero(~evaluation.finite))
@@ -304,9 +319,3 @@ class PassBack:
             with self._lock:
                 self._ledger = replace(self._ledger, non_finite=self._ledger.non_finite + bad)
         return evaluation
-
-
-def _total(answers: Sequence[ShardSums], field: str) -> np.ndarray:
-    """Add the shards' shares in their order, so that the sum does not depend on who finished first."""
-    shares = [getattr(answer, field) for answer in answers]
-    return np.asarray(np.sum(shares, axis=0, dtype=np.float64))

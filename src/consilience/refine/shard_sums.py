@@ -11,6 +11,7 @@ the rows' precision and added in float64: no sum in float32 is ever longer than 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -43,6 +44,41 @@ class ShardSums:
     precision: np.ndarray | None
     rows: int
     evaluated_rows: int
+
+    def plus(self, other: ShardSums) -> ShardSums:
+        """The share of both shards."""
+        return ShardSums(
+            values=self.values + other.values,
+            gradients=None if self.gradients is None else self.gradients + other.gradients,
+            precision=None if self.precision is None else self.precision + other.precision,
+            rows=self.rows + other.rows,
+            evaluated_rows=self.evaluated_rows + other.evaluated_rows,
+        )
+
+
+class SumInOrder:
+    """The shards' shares added in the order of shards, so that the sum does not depend on who finished first.
+
+    Shares that came too early are held until their turn; hundreds of shards' gradients at thousands of points,
+    held to the end, would need more memory than the rows.
+    """
+
+    def __init__(self) -> None:
+        self.total: ShardSums | None = None
+        self._next = 0
+        self._early: dict[int, ShardSums] = {}
+
+    def add(self, index: int, share: ShardSums) -> None:
+        """Take the share of shard `index`."""
+        self._early[index] = share
+        while self._next in self._early:
+            share = self._early.pop(self._next)
+            self.total = share if self.total is None else self.total.plus(share)
+            self._next += 1
+
+    def missing(self, number: int) -> list[int]:
+        """Those of `number` shards that have not come."""
+        return [index for index in range(self._next, number) if index not in self._early]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,20 +122,17 @@ class PassBackTask:
 
     def sums(self, arrays: dict[str, np.ndarray], weight: np.ndarray, number: int) -> ShardSums:
         """Evaluate padded rows at all points, chunk after chunk of them."""
-        program = self.program()
-        size = points_per_program(len(self.points))
+        program, size = self.program(), points_per_program(len(self.points))
         block = block_rows(len(weight), size)
         with in_precision(self.precision):
             folded = {name: fold(values, block) for name, values in arrays.items()}
             data, weights = jax.device_put((folded, fold(weight, block)))
             reference = self.reference.astype(weight.dtype)
             parts = []
-            for start in range(0, len(self.points), size):
-                chunk = self.points[start : start + size]
-                filled = np.concatenate([chunk, np.repeat(chunk[:1], size - len(chunk), axis=0)])
-                answer = program(data, weights, filled.astype(weight.dtype), reference)
-                parts.append([np.asarray(a, np.float64).sum(axis=0)[: len(chunk)] for a in answer])
-        values, *rest = (np.concatenate(pieces) for pieces in zip(*parts, strict=True))
+            for chunk in in_chunks(self.points, size):
+                answer = program(data, weights, chunk.astype(weight.dtype), reference)
+                parts.append([np.asarray(a, np.float64).sum(axis=0) for a in answer])
+        values, *rest = (np.concatenate(pieces)[: len(self.points)] for pieces in zip(*parts, strict=True))
         return ShardSums(
             values=values,
             gradients=rest[0] if self.want == "scores" else None,
@@ -107,6 +140,19 @@ class PassBackTask:
             rows=number,
             evaluated_rows=int(np.count_nonzero(weight)),
         )
+
+
+def in_chunks(points: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    """Chunks of `size` points, the last one filled up with copies.
+
+    Examples
+    --------
+    >>> [chunk[:, 0].tolist() for chunk in in_chunks(np.arange(3.0)[:, None], 2)]
+    [[0.0, 1.0], [2.0, 2.0]]
+    """
+    for start in range(0, len(points), size):
+        chunk = points[start : start + size]
+        yield np.concatenate([chunk, np.repeat(chunk[:1], size - len(chunk), axis=0)])
 
 
 def points_per_program(number: int) -> int:
@@ -139,6 +185,15 @@ def fold(values: np.ndarray, block: int) -> np.ndarray:
 
 
 _programs = ProgramCache()
+
+
+def prior_program(model: Any, fingerprint: str) -> Program:
+    """Log prior and its gradient in float64, at `MOST_POINTS` points at once."""
+    log_prior = model.space.log_prior
+    made: Program = _programs.get(
+        (fingerprint, "prior"), lambda: Program(jax.vmap(jax.value_and_grad(log_prior)), "float64")
+    )
+    return made
 
 
 def make_program(model: Any, want: Want, precision: str) -> Program:

@@ -8,7 +8,6 @@ cores. A shard that has not converged is finished alone.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from consilience.machine import usable_cores
 from consilience.sample.rows import lengthened, padded_length
 from consilience.sample.search import Modes, simple, stacked_search
 from consilience.sample.shard import ShardDraws, ShardSampler, ShardTask, Work, blamed_on, on_device
@@ -55,7 +55,7 @@ def sample_chunks(
     on_event: Callable[[str, int, str], None] | None = None,
 ) -> Iterator[ShardDraws]:
     """Sample chunks of shards as they come, several at once."""
-    workers = workers or (os.cpu_count() or 1 if jax.default_backend() == "cpu" else 1)
+    workers = workers or (usable_cores() if jax.default_backend() == "cpu" else 1)
 
     def run(group: Sequence[ShardTask], slot: int) -> list[ShardDraws]:
         if on_event:
