@@ -459,6 +459,18 @@ class TestRules:
         with pytest.raises(InputError, match="swiss"):
             cs.agreement(draws, kind="inflated", rules="swis")
 
+    def test_a_rule_that_refuses_is_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from consilience.combine.recentering import Recentering
+
+        def refuses(*_: object, **__: object) -> None:
+            raise InputError("recentering: too many dimensions.")
+
+        monkeypatch.setattr(Recentering, "combine", refuses)
+        found = cs.agreement(np.random.default_rng(0).normal(size=(3, 200, 2)), kind="inflated").rules
+        assert found is not None
+        assert found.rules == ("swiss", "gaussian-product")
+        assert found.notes == ("recentering was not run: recentering: too many dimensions.",)
+
 
 class TestWords:
     def test_a_shard_that_differs_is_named_with_its_parameter(self) -> None:

@@ -98,12 +98,14 @@ def probability(p_value: float) -> str:
 
     Examples
     --------
-    >>> probability(0.1234), probability(1e-30), probability(0.99999)
-    ('p = 0.12', 'p < 1e-06', 'p > 0.999')
+    >>> probability(0.1234), probability(1e-30), probability(0.9951), probability(0.99999)
+    ('p = 0.12', 'p < 1e-06', 'p = 0.995', 'p > 0.999')
     """
     if p_value > 0.999:
         return "p > 0.999"
-    return "p < 1e-06" if p_value < 1e-6 else f"p = {p_value:.2g}"
+    return (
+        "p < 1e-06" if p_value < 1e-6 else f"p = {p_value:.3f}" if p_value > 0.985 else f"p = {p_value:.2g}"
+    )
 
 
 def _spread(found: Agreement) -> str:

@@ -36,7 +36,7 @@ from consilience.diagnose.measures import (
 )
 from consilience.draws import Posterior, Subposteriors
 from consilience.draws.checks import evenly
-from consilience.errors import DrawsError
+from consilience.errors import InputError
 
 # Rules that cost little more than reading the draws, for either kind of draws, the reference first.
 CHEAP = {
@@ -107,7 +107,7 @@ def rule_spread(
             with python_warnings.catch_warnings():
                 python_warnings.simplefilter("ignore")
                 made[name] = _thinned(combine(plain, method=name, seed=seed))
-        except DrawsError as error:
+        except InputError as error:
             if rules is not None:
                 raise
             notes.append(f"{name} was not run: {error}")

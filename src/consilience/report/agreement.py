@@ -10,7 +10,7 @@ from consilience.diagnose import Agreement, agreement
 from consilience.diagnose.agreement import WEIGHED_BY_PRECISION
 from consilience.diagnose.agreementwords import lines
 from consilience.diagnose.rulespread import RuleSpread, rule_spread
-from consilience.errors import DrawsError
+from consilience.errors import InputError
 from consilience.report import captions
 from consilience.report.agreementplots import (
     MOST_ROWS,
@@ -33,7 +33,7 @@ def measured_agreement(subposteriors: Any) -> Agreement | None:
         return None
     try:
         return agreement(subposteriors, rules=None)
-    except DrawsError:  # too few draws to invert a covariance, or columns that depend on each other
+    except InputError:  # too few draws to invert a covariance, or columns that depend on each other
         return None
 
 
@@ -46,7 +46,7 @@ def told_agreement(subposteriors: Any, seed: int = 0, said: Collection[str] = ()
         return None
     try:
         found = agreement(subposteriors, seed=seed)
-    except DrawsError as error:
+    except InputError as error:
         return f"Agreement of the shards was not measured. {error}"
     return replace(found, warnings=tuple(text for text in found.warnings if text not in said))
 
