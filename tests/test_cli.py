@@ -46,13 +46,37 @@ def test_combine(tmp_path, capsys):
     out = tmp_path / "posterior.npz"
     arguments = ["combine", *files, "--method", "consensus", "--out", str(out)]
     assert main([*arguments, "--kind", "subposterior"]) == 0
-    assert "consensus" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "consensus" in printed
+    assert "Agreement of 3 shards in 2 parameters: " in printed
+    assert "Rules: consensus and gaussian-product differ by " in printed
     assert out.exists()
+    assert main(["combine", *files[:1], "--method", "consensus", "--kind", "subposterior"]) == 0
+    assert "Agreement" not in capsys.readouterr().out
     out.unlink()
     assert main(arguments) == 2
     assert "kind" in capsys.readouterr().err
     assert main([*arguments, "--kind", "inflated"]) == 2
     assert not out.exists()
+
+
+def test_combine_says_each_warning_once_and_why_agreement_is_not_measured(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    for count, words in (
+        (60, "WARNING: 2 of 2 shards have fewer than 100"),
+        (22, "was not measured. combine: `draws`"),
+    ):
+        files = []
+        for b in range(2):
+            files.append(str(tmp_path / f"shard{b}.csv"))
+            pd.DataFrame(rng.normal(size=(count, 20)), columns=[f"x{j}" for j in range(20)]).to_csv(
+                files[-1], index=False
+            )
+        assert (
+            main(["combine", *files, "--method", "pool" if count == 22 else "swiss", "--kind", "inflated"])
+            == 0
+        )
+        assert capsys.readouterr().out.count(words) == 1
 
 
 def test_methods_lists_every_rule(capsys):

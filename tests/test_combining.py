@@ -18,10 +18,12 @@ def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("draws")
     rng = np.random.default_rng(0)
     for b in range(SHARDS):
-        mean = rng.normal(size=2)
+        # Inflated shards lie about as far apart as they are wide.
+        mean, tilt = rng.normal(size=2), np.exp(rng.normal(0, 0.8, size=3))
         for c in range(CHAINS):
             u = rng.normal(mean, 1, size=(DRAWS, 2))
-            shares = rng.dirichlet([2, 3, 4], size=DRAWS)
+            shares = tilt * rng.dirichlet([2, 3, 4], size=DRAWS)
+            shares /= shares.sum(axis=1, keepdims=True)
             rows = np.column_stack([np.full(DRAWS, -1.0), np.zeros(DRAWS), u[:, 0], np.exp(u[:, 1]), shares])
             head = f"# method = sample\n# id = {c + 1}\n# data\n#   file = {b}.json\n"
             head += "lp__,divergent__,mu,sigma,p.1,p.2,p.3\n"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         TimePartition,
     )
     from consilience.diagnose import Discrepancy, compare
+    from consilience.diagnose.agreement import Agreement, agreement
     from consilience.draws import Posterior, Subposteriors
     from consilience.draws.files import load
     from consilience.errors import ConsilienceError, ConvergenceWarning, InputError, RunError
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 # Sorted; each name with the module that has it.
 _HOMES = {
+    "Agreement": "consilience.diagnose",
     "ConsilienceError": "consilience.errors",
     "ConvergenceWarning": "consilience.errors",
     "Discrepancy": "consilience.diagnose",
@@ -46,6 +48,7 @@ _HOMES = {
     "StratifiedPartition": "consilience.data",
     "Subposteriors": "consilience.draws",
     "TimePartition": "consilience.data",
+    "agreement": "consilience.diagnose",
     "combine": "consilience.combine",
     "compare": "consilience.diagnose",
     "fit": "consilience.pipeline",
@@ -58,6 +61,7 @@ _HOMES = {
 __all__ = [
     "HMC",
     "NUTS",
+    "Agreement",
     "ConsilienceError",
     "ConvergenceWarning",
     "Discrepancy",
@@ -72,6 +76,7 @@ __all__ = [
     "StratifiedPartition",
     "Subposteriors",
     "TimePartition",
+    "agreement",
     "combine",
     "compare",
     "fit",

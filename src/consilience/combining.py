@@ -19,6 +19,7 @@ from consilience.draws import Posterior, Subposteriors
 from consilience.draws.files import check_destination, write_atomically
 from consilience.errors import InputError, RunError, must_be
 from consilience.report import ReportInput, RulesInput, print_rules, write_report, write_rules_report
+from consilience.report.agreement import told_agreement
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -167,12 +168,13 @@ def _told(
 ) -> RulesInput:
     shards = gathered.subposteriors
     notes = [] if shards.space is None else [_unconstrained_words(shards.space.supports)]
-    # The diagnostics of agreement between shards go to `agreement`: terminal and page show what it says of itself.
+    said = {text for posterior in results.posteriors.values() for text in posterior.info["warnings"]}
     return RulesInput(
         title=_what_was_read(gathered),
         posteriors=results.posteriors,
         subposteriors=shards,
         seconds=results.seconds,
+        agreement=told_agreement(shards, seed, said),
         refused=results.refused,
         shard_table=None if page is None else _shard_table(gathered),
         settings={

@@ -26,6 +26,7 @@ SECTIONS = (
     "densities",
     "ellipses",
     "disagreement",
+    "agreement",
     "convergence",
     "cost",
     "made",
@@ -143,7 +144,7 @@ def test_it_renders_with_all_sections_and_no_errors(visit: Visit) -> None:
     assert visit.errors == []
     for section in SECTIONS:
         assert f'<section id="{section}"' in visit.dom
-    assert visit.dom.count("<svg") == 6
+    assert visit.dom.count("<svg") == 8
     assert complaints(visit.dom) == []
 
 
@@ -154,7 +155,7 @@ def test_names_are_text_in_the_document_that_the_browser_built(visit: Visit) -> 
 
 
 def test_labels_neither_overlap_nor_leave_their_picture(measured: dict) -> None:
-    assert measured["pictures"] == 6  # the pages of densities are two
+    assert measured["pictures"] == 8  # the pages of densities are two
     assert measured["labels"] > 150
     assert measured["overlaps"] == []
     assert measured["outside"] == []

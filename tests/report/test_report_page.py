@@ -30,6 +30,7 @@ SECTIONS = [
     "densities",
     "ellipses",
     "disagreement",
+    "agreement",
     "convergence",
     "cost",
     "made",

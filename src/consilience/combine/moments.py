@@ -115,6 +115,7 @@ class GaussianProduct:
     covariance: Floats  # (d, d), corrected for the noise of the shards' covariances
     shares: Floats  # (B, d, d): mean = sum shares_b mu_b, and the shares sum to the identity
     mean_error: Floats  # (d, d) Monte Carlo covariance of the mean
+    weights_error: Floats  # (d, d) the part of it that comes from estimated precisions
     warnings: tuple[str, ...] = ()
 
 
@@ -161,7 +162,10 @@ def gaussian_product(moments: ShardMoments, powers: Floats) -> GaussianProduct:
     if len(powers) == 1 and powers[0] == 1.0:
         # One shard is its own product: an inverse and back would only lose digits.
         mean, covariance, error = moments.means[0], moments.covariances[0], moments.mean_errors[0]
-        return GaussianProduct(mean, covariance, np.eye(len(mean))[None], error, moments.slow_chains())
+        unmoved = np.zeros_like(covariance)
+        return GaussianProduct(
+            mean, covariance, np.eye(len(mean))[None], error, unmoved, moments.slow_chains()
+        )
     estimate = moments.precisions
     d = moments.dimension
     # In units of typical standard deviations: parameters of very different scales lose no digits.
@@ -179,12 +183,28 @@ def gaussian_product(moments: ShardMoments, powers: Floats) -> GaussianProduct:
     centre = moments.means.mean(axis=0)
     mean = centre + np.einsum("bij,bj->i", shares, moments.means - centre)
     covariance = 0.5 * (covariance + covariance.T) * unit
-    mean_error = _mean_error(moments, estimate, powers, shares, mean, naive * unit)
-    mean_error = np.linalg.solve(np.eye(d) + noise, mean_error / unit) * unit
-    return GaussianProduct(mean, covariance, shares, mean_error, moments.shortfall() + moments.slow_chains())
+    of_weights = _weights_error(moments, estimate, powers, shares, mean, naive * unit)
+    mean_error = _means_error(moments, estimate, shares) + of_weights
+    mean_error, of_weights = (
+        np.linalg.solve(np.eye(d) + noise, error / unit) * unit for error in (mean_error, of_weights)
+    )
+    return GaussianProduct(
+        mean, covariance, shares, mean_error, of_weights, moments.shortfall() + moments.slow_chains()
+    )
 
 
-def _mean_error(
+def _means_error(moments: ShardMoments, estimate: PrecisionEstimate, shares: Floats) -> Floats:
+    """What the noise of the shards' means adds to the Monte Carlo covariance of the product's mean."""
+    d, sizes = moments.dimension, moments.effective_draws
+    # Weights were fitted to the draws that they weigh: what they do to fresh ones is E[P V P] of the inverse
+    # Wishart.
+    n = sizes - 1
+    fresh = (n - 1) * (n - d - 1) / ((n - d) * (n - d - 3)) / estimate.factor
+    errors = moments.mean_errors * fresh[:, None, None]
+    return np.asarray(np.sum(shares @ errors @ np.swapaxes(shares, 1, 2), axis=0))
+
+
+def _weights_error(
     moments: ShardMoments,
     estimate: PrecisionEstimate,
     powers: Floats,
@@ -192,20 +212,13 @@ def _mean_error(
     mean: Floats,
     covariance: Floats,
 ) -> Floats:
-    """Monte Carlo covariance of the product's mean: noise of the shards' means and of their weights."""
-    d, sizes = moments.dimension, moments.effective_draws
-    # Weights were fitted to the draws that they weigh: what they do to fresh ones is E[P V P] of the inverse
-    # Wishart.
-    n = sizes - 1
-    fresh = (n - 1) * (n - d - 1) / ((n - d) * (n - d - 3)) / estimate.factor
-    errors = moments.mean_errors * fresh[:, None, None]
-    total = np.sum(shares @ errors @ np.swapaxes(shares, 1, 2), axis=0)
+    """What the noise of the weights adds: they pull the mean to and fro between means that differ."""
     apart = moments.means - mean
     moved = np.einsum("bij,bj->bi", shares, apart)
     lengths = np.einsum("bi,bij,bj->b", apart, estimate.precision, apart)
-    noise = 1.0 / (sizes - d - 2)
-    total += (moved * noise[:, None]).T @ moved
-    return total + np.tensordot(noise * lengths * powers, shares, 1) @ covariance
+    noise = 1.0 / (moments.effective_draws - moments.dimension - 2)
+    total = (moved * noise[:, None]).T @ moved
+    return np.asarray(total + np.tensordot(noise * lengths * powers, shares, 1) @ covariance)
 
 
 def _long_run_covariance(centred: Floats, lengths: Sequence[int], power: float) -> tuple[Floats, int]:

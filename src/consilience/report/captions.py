@@ -123,3 +123,40 @@ def convergence(rhat_limit: float, ess_limit: float | None) -> str:
         "judgement allows for. Effective draws of all shards add up in the combined posterior: few in one "
         "shard weaken that shard's diagnostics more than the result."
     )
+
+
+def agreement_maps(kind: str, shown: int, num_shards: int, parameters: int, num_parameters: int) -> str:
+    """Under the maps."""
+    which = f" {shown} of {significant(num_shards)} shards are drawn." if shown < num_shards else ""
+    those = (
+        f" The {parameters} of {significant(num_parameters)} parameters in which shards are furthest apart."
+        if parameters < num_parameters
+        else ""
+    )
+    drawn_out = " (inflated draws are drawn out about their mean)" if kind == "inflated" else ""
+    return (
+        "Left: how much of their mass the sub-posteriors of two shards share, mean over parameters, from the means "
+        f"and spreads of their draws{drawn_out}; equal shards that differ by chance alone share 0.61 on average. "
+        "Right: distance of a shard's mean from that of all others, in standard deviations expected by chance; cells "
+        f"within one are left empty. In orange: shards that stand out.{which}{those}"
+    )
+
+
+def influence(shown: int, num_shards: int) -> str:
+    """Under the bars."""
+    most = f"The {shown} most influential of {significant(num_shards)} shards. " if shown < num_shards else ""
+    return (
+        f"{most}Left: how far the mean of the shards' Gaussian product moves when a shard is left out, in all "
+        "parameters together; the upright mark is the usual size of that when shards differ by chance alone, larger "
+        "for shards with more information. Right: integrated absolute distance of a shard's marginals from Gaussians "
+        "of the same mean and spread, predicted from skewness and kurtosis with Monte Carlo noise taken off: 0 for "
+        "Gaussian shards, for which combination rules are exact."
+    )
+
+
+RULE_SPREAD = (
+    "<p class=caption>Differences between rules on the same draws, in noise floors: 1 is the usual difference between "
+    "two independent runs of full MCMC with as many draws (2,000 at most). Where exact rules differ by more than 3, "
+    "shards are too far from Gaussian for the choice not to matter. Agreement of rules does not show that they are "
+    "right.</p>"
+)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from consilience.report import captions
+from consilience.report.agreement import agreement_section, measured_agreement, weights_warnings
 from consilience.report.convergence import Unconverged, limits, numeric_columns, unconverged_shards
 from consilience.report.densities import choose_shards, density_pages
 from consilience.report.disagreement import Disagreement, shard_disagreement
@@ -18,6 +19,7 @@ from consilience.report.text import duration, escape, listing
 from consilience.report.views import DrawsView, coordinate_view, user_view
 
 if TYPE_CHECKING:
+    from consilience.diagnose import Agreement
     from consilience.report.inputs import ReportInput
 
 
@@ -30,6 +32,7 @@ class Findings:
     found: Disagreement | None
     transformed: bool
     unconverged: list[Unconverged] = field(default_factory=list)
+    agreement: Agreement | None = None
 
     @property
     def outstanding(self) -> list[int]:
@@ -43,7 +46,9 @@ def findings(report: ReportInput) -> Findings:
     coordinates = coordinate_view(report)
     found = shard_disagreement(coordinates or view)
     transformed = coordinates is not None and coordinates.transformed
-    return Findings(report, view, found, transformed, unconverged_shards(report))
+    return Findings(
+        report, view, found, transformed, unconverged_shards(report), measured_agreement(report.subposteriors)
+    )
 
 
 def render_page(report: ReportInput) -> str:
@@ -57,6 +62,7 @@ def render_page(report: ReportInput) -> str:
         ("densities", "Densities over shards", _densities(known)),
         ("ellipses", "Pairs of parameters", _ellipses(known)),
         ("disagreement", "Which shards disagree", _disagreement(known)),
+        ("agreement", "How far shards agree", _agreement(known)),
         ("convergence", "Convergence per shard", _convergence(known)),
         ("cost", "Cost", cost_table(report.cost) + captions.COST if report.cost else ""),
         ("made", "How it was made", _made(known)),
@@ -65,9 +71,10 @@ def render_page(report: ReportInput) -> str:
 
 
 def all_warnings(known: Findings) -> list[str]:
-    """Warnings given and those that travel with the posterior, each once."""
+    """Warnings given, those that travel with the posterior, and that on estimated covariances, each once."""
     info = getattr(known.report.posterior, "info", None) or {}
-    return list(dict.fromkeys([*map(str, known.report.warnings), *map(str, info.get("warnings", ()))]))
+    given = [*map(str, known.report.warnings), *map(str, info.get("warnings", ()))]
+    return list(dict.fromkeys([*given, *weights_warnings(known.report, known.agreement)]))
 
 
 def unconverged_words(known: Findings, most: int) -> list[str]:
@@ -206,6 +213,10 @@ def _disagreement(known: Findings) -> str:
         f"<figure><div class=picture>{ranked_picture(found)}</div><figcaption>{caption}</figcaption></figure>"
     )
     return words + picture
+
+
+def _agreement(known: Findings) -> str:
+    return agreement_section(known.report.subposteriors, known.agreement, known.outstanding)
 
 
 def _convergence(known: Findings) -> str:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from consilience.diagnose import Agreement
 from consilience.report import captions
+from consilience.report.agreement import agreement_section
 from consilience.report.frame import fact_list, framed, paged
 from consilience.report.inputs import ReportInput
 from consilience.report.rule_pictures import rule_density_pages, rule_interval_pages, rule_key
@@ -106,7 +108,11 @@ def _shard_view(report: RulesInput, found: SideBySide) -> DrawsView:
 
 
 def _agreement(report: RulesInput) -> str:
-    return "" if report.agreement is None else f"<pre>{escape_lines(str(report.agreement))}</pre>"
+    found = report.agreement
+    if isinstance(found, Agreement):
+        warnings = "".join(f"<p>Warning: {escape(text)}</p>" for text in found.warnings)
+        return warnings + agreement_section(report.subposteriors, found, found.standing_out())
+    return "" if found is None else f"<pre>{escape_lines(str(found))}</pre>"
 
 
 def escape_lines(text: str) -> str:
