@@ -1,0 +1,134 @@
+"""Realisations of the log posterior's Gaussian process, and the weights and errors that follow from them.
+
+Formula. For draws u_i from a density q and M realisations l_m of the process,
+
+    w_im = exp(l_m(u_i)) / q(u_i),   I_m = sum_i w_im h(u_i) / sum_i w_im,
+
+the mean of the I_m estimates the posterior expectation of h, and their variance is what the surfaces do not
+know about it. The mean is that of the weighted draws with weights mean_m (w_im / sum_j w_jm).
+
+A realisation is made by conditioning paths: with f_m a path of the prior process and e_m noise, and with P the
+map from values at the points to the surface through them,
+
+    l_m - mu = f_m - P (f_m(points) + e_m)
+
+has the covariance of the process given the values, the quadratic's uncertainty included (its flat prior makes
+P reproduce every quadratic). f_m is a sum of `FREQUENCIES` random cosines, whose covariance is the kernel but
+for a relative error of about FREQUENCIES^-1/2. No matrix of the draws' own size is needed.
+
+Reference. Nemeth and Sherlock (2018), section 3.3 and Algorithm 2 (Gaussian-process importance sampler); Rahimi
+and Recht (2007), Random features for large-scale kernel machines; Wilson et al. (2021), Pathwise conditioning
+of Gaussian processes, Journal of Machine Learning Research 22(105), equation (13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from consilience.progress import tell
+
+from .base import Floats
+from .gp_density import Placed, Product
+
+FREQUENCIES = 512
+# Rows of draws treated at a time.
+ROWS = 2048
+# Numbers that realisations may hold at a time, however few parameters there are.
+LEAST_HELD = 1 << 20
+# Surfaces that scatter less than this are known.
+KNOWN = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """What M realisations say about N draws.
+
+    Attributes
+    ----------
+    weights : (N,) mean over realisations of their normalised weights
+    means : (M, d) means of the draws under each realisation
+    worth : median over realisations of the share of draws that their weights are worth
+    """
+
+    weights: Floats
+    means: Floats
+    worth: float
+
+
+def realisations(
+    product: Product, u: Floats, number: int, generator: np.random.Generator, expected: bool
+) -> Spread | None:
+    """Weigh draws u of the expected density (or of the mean surface's) by realisations of the process.
+
+    None when every surface is known, so that all realisations are the same.
+    """
+    uncertain = [shard for shard in product.shards if _is_uncertain(shard)]
+    if not uncertain:
+        return None
+    # log q is the mean surface and a correction: what a realisation adds to the mean is all that is needed.
+    offset = _in_rows(lambda rows: product.correction(rows, expected), u)
+    weights, means, worths = np.zeros(len(u)), [], []
+    # As many at a time as the draws themselves hold numbers.
+    batch = max(1, min(number, max(u.shape[1], LEAST_HELD // len(u))))
+    for start in range(0, number, batch):
+        tell("realisations", start, number)
+        held = min(batch, number - start)
+        log_ratio = np.zeros((len(u), held))
+        for shard in uncertain:
+            deviation = Deviation(product, shard, held, generator)
+            for rows in _blocks(len(u)):
+                log_ratio[rows] += deviation(u[rows])
+        log_ratio -= offset[:, None]
+        ratio = np.exp(log_ratio - log_ratio.max(axis=0), out=log_ratio)
+        ratio /= ratio.sum(axis=0)
+        weights += ratio.sum(axis=1) / number
+        means.append(ratio.T @ u)
+        worths.append(1.0 / np.einsum("nm,nm->m", ratio, ratio) / len(u))
+    tell("realisations", number, number)
+    return Spread(weights, np.concatenate(means), float(np.median(np.concatenate(worths))))
+
+
+class Deviation:
+    """M realisations of one shard's surface, less its mean, as a function of u."""
+
+    def __init__(self, product: Product, shard: Placed, number: int, generator: np.random.Generator) -> None:
+        surface = shard.surface
+        self.surface = surface
+        self.turn = shard.whitening @ product.root
+        self.shift = shard.whitening @ (product.mean - shard.centre)
+        n, d = surface.points.shape
+        values = generator.standard_normal((n, number)) * surface.noise_deviation
+        if surface.has_process:
+            self.frequencies = generator.standard_normal((d, FREQUENCIES)) / surface.length
+            self.phases = generator.uniform(0.0, 2.0 * np.pi, FREQUENCIES)
+            deviation = np.sqrt(surface.scale * (1.0 - surface.noise) * 2.0 / FREQUENCIES)
+            self.amplitudes = generator.standard_normal((FREQUENCIES, number)) * deviation
+            values += self._path(surface.points)
+        self.coefficients, self.duals = surface.interpolate(values)
+
+    def _path(self, z: Floats) -> Floats:
+        return np.cos(z @ self.frequencies + self.phases) @ self.amplitudes
+
+    def __call__(self, u: Floats) -> Floats:
+        """(N, M) deviations at the rows of u."""
+        z = u @ self.turn.T + self.shift
+        known = self.surface.features(z) @ self.coefficients
+        if not self.surface.has_process:
+            return -known
+        return self._path(z) - known - self.surface.kernel(z) @ self.duals
+
+
+def _is_uncertain(shard: Placed) -> bool:
+    return bool(np.sqrt(shard.surface.scale) > KNOWN)
+
+
+def _blocks(number: int) -> Iterator[slice]:
+    for start in range(0, number, ROWS):
+        yield slice(start, min(start + ROWS, number))
+
+
+def _in_rows(function: Callable[[Floats], Floats], u: Floats) -> Floats:
+    return np.concatenate([function(u[rows]) for rows in _blocks(len(u))])
