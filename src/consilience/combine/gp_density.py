@@ -21,7 +21,7 @@ Reference. Nemeth and Sherlock (2018), section 3, "merging the sub-posteriors" a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +33,8 @@ from .gp_surface import Surface
 BLOCK = 1 << 20
 # Variance of the log posterior beyond which a density means nothing: it is off by a factor e² in either direction.
 KNOWN_VARIANCE = 4.0
+# Rows of draws that are treated at a time.
+ROWS = 2048
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +44,10 @@ class Placed:
     surface: Surface
     whitening: Floats  # (d, d)
     centre: Floats  # (d,)
+
+    def place(self, theta: Floats) -> Floats:
+        """Z at the rows of theta."""
+        return (theta - self.centre) @ self.whitening.T
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,8 +97,14 @@ class Product:
         return not self.processes
 
     def to_parameters(self, u: Floats) -> Floats:
-        """Theta at the rows of u."""
-        return self.mean + u @ self.root.T
+        """Theta at the rows of u, in their place: there may be no room for both."""
+        for rows in row_blocks(len(u)):
+            u[rows] = self.mean + u[rows] @ self.root.T
+        return u
+
+    def from_parameters(self, theta: Floats) -> Floats:
+        """The rows of u at those of theta."""
+        return np.asarray(np.linalg.solve(self.root, (theta - self.mean).T).T)
 
     def mean_and_gradient(self, u: Floats) -> tuple[Floats, Floats]:
         """Log density of the mean surface, up to a constant, and its gradient."""
@@ -196,3 +208,15 @@ def _product_of_gaussians(shards: Sequence[Placed], quadratics: bool) -> tuple[F
     factor = np.linalg.cholesky(0.5 * (precision + precision.T))
     inverse = np.linalg.inv(factor)
     return start + unit * (inverse.T @ (inverse @ slope)), unit[:, None] * inverse.T
+
+
+def row_blocks(number: int) -> Iterator[slice]:
+    """So many rows, block by block.
+
+    Examples
+    --------
+    >>> list(row_blocks(3000))
+    [slice(0, 2048, None), slice(2048, 3000, None)]
+    """
+    for start in range(0, number, ROWS):
+        yield slice(start, min(start + ROWS, number))

@@ -37,7 +37,7 @@ def design_points(z: Floats, distances: Floats, number: int) -> np.ndarray:
     --------
     >>> z = np.linspace(-2.0, 2.0, 101)[:, None]
     >>> z[np.sort(design_points(z, np.abs(z[:, 0] - 1.0), 6)), 0].round(2)
-    array([-2.  ,  0.52,  0.76,  1.  ,  1.48,  2.  ])
+    array([-2.  , -0.52,  0.52,  0.76,  1.  ,  1.48])
     """
     candidates = np.unique(z, axis=0, return_index=True)[1]
     # Rows in the order of their values would be a biased sample of the draws; in their own, they are none.

@@ -24,12 +24,16 @@ RHAT_WARNED = 1.05
 LOOKED_AT = 1_000
 
 
-def judged(chains: Floats, total: int) -> tuple[Floats, tuple[str, ...]]:
-    """Independent draws that the means of the chains are worth, and a warning when they disagree."""
+def judged(array: Floats, lengths: tuple[int, ...]) -> tuple[Floats, tuple[str, ...]]:
+    """Independent draws that means of the array are worth, and a warning when its chains disagree."""
     from consilience.chains import effective_sample_size, rhat
 
-    sizes = np.minimum(effective_sample_size(chains, "mean"), total)
-    worst = float(np.nanmax(rhat(chains)))
+    # The last chain may be cut short: what it adds is told by the others.
+    whole = sum(length == lengths[0] for length in lengths)
+    chains = array[: whole * lengths[0]].reshape(whole, lengths[0], -1)
+    share = len(array) / (whole * lengths[0])
+    sizes = np.minimum(effective_sample_size(chains, "mean") * share, len(array))
+    worst = float(np.max(np.nan_to_num(rhat(chains), nan=1.0)))
     if worst <= RHAT_WARNED:
         return sizes, ()
     return sizes, (
@@ -43,34 +47,37 @@ def roughness(subposteriors: Subposteriors, product: Product, order: list[int]) 
     scatter = np.array([shard.surface.noise_deviation for shard in product.shards])
     worst = int(np.argmax(scatter))
     label = subposteriors.labels[order[worst]]
-    causes = "are they those of exactly these columns, in these coordinates, and written with all digits?"
+    causes = (
+        "they belong to other columns or coordinates, were rounded when written, or vary too much for the "
+        "number of points"
+    )
+    advice = "Check where they come from, or raise num_points."
     if scatter[worst] > HOPELESS:
         raise must_be(
             "gp-product",
             "log_densities",
             "a smooth function of the draws",
             f"values that scatter by {scatter[worst]:.2g} about every smooth one in shard {label}",
-            causes[0].upper() + causes[1:],
+            f"Either {causes}. {advice}",
             error=DrawsError,
         )
     if scatter[worst] <= ROUGH:
         return ()
     return (
         f"Log densities of {int(np.sum(scatter > ROUGH))} of {len(scatter)} shards scatter about every smooth "
-        f"function of the draws (by {scatter[worst]:.2g} in shard {label}): {causes}",
+        f"function of the draws (by {scatter[worst]:.2g} in shard {label}): {causes}. {advice}",
     )
 
 
 def out_of_reach(
-    subposteriors: Subposteriors, product: Product, order: list[int], u: Floats
+    subposteriors: Subposteriors, product: Product, order: list[int], draws: Floats
 ) -> tuple[str, ...]:
     """Warn when the product lies where a shard has no draws; a quadratic reaches everywhere."""
-    some = product.to_parameters(u[:: -(-len(u) // LOOKED_AT)])
     worst, label = 0.0, ""
     for shard, b in zip(product.shards, order, strict=True):
         if shard.surface.has_process:
             reach = np.max(np.sum(shard.surface.points**2, axis=1))
-            distances = np.sum(((some - shard.centre) @ shard.whitening.T) ** 2, axis=1)
+            distances = np.sum(shard.place(draws) ** 2, axis=1)
             outside = float(np.mean(distances > reach))
             if outside > worst:
                 worst, label = outside, subposteriors.labels[b]
@@ -93,7 +100,7 @@ def disagreement(spread: Spread | None) -> tuple[str, ...]:
 
 def notes(product: Product) -> tuple[str, ...]:
     number, processes = len(product.shards), len(product.processes)
-    points = [len(shard.surface.points) for shard in product.shards]
+    points = [shard.surface.num_values for shard in product.shards]
     between = f"{min(points)}" if min(points) == max(points) else f"{min(points)} to {max(points)}"
     if not processes:
         return (f"All log densities are quadratic (at {between} points per shard): the product is Gaussian.",)

@@ -26,10 +26,12 @@ Fails. Where the shards' draws do not reach the posterior, surfaces are extrapol
 combined draws lie farther from a shard than all of its own, and when realisations disagree, so that their
 weights are worth few draws. Log densities of other columns than those given, or
 rounded ones, scatter about any surface: there is a warning for that, and a refusal when it is hopeless. Beyond
-20 dimensions a few hundred points say nothing about a process, and the rule refuses.
+20 dimensions a few hundred points say nothing about a process: log densities that are quadratics are taken, by
+`gp_quadratic`, and others are refused.
 
 Cost. n points per shard: n³ to fit, n per shard and leapfrog step, n² per shard and draw for variances. The
-factors take n² numbers per shard, and n is about (J d)^1/2, so that they cost as much memory as the draws.
+factors take n² numbers per shard, and n is about (2 J d)^1/2, so that they cost twice the memory of the draws;
+quadratics need none.
 
 Reference. Nemeth and Sherlock (2018), Merging MCMC subposteriors through Gaussian-process approximations,
 Bayesian Analysis 13(2), 507-530, sections 2, 3.1 and 3.3. Their section 3.2, importance weights from the shards' own
@@ -51,8 +53,9 @@ from consilience.progress import tell
 from .base import Combined, Equivariance, Floats, Kind, Need, effective_sizes, require_choice, shared_out
 from .gp_density import Placed, Product
 from .gp_design import design_points
-from .gp_diagnosis import LOOKED_AT, disagreement, judged, notes, out_of_reach, roughness
-from .gp_realisations import KNOWN, realisations
+from .gp_diagnosis import LOOKED_AT, ROUGH, disagreement, judged, notes, out_of_reach, roughness
+from .gp_quadratic import fit_quadratic, mean_error
+from .gp_realisations import KNOWN, Spread, realisations
 from .gp_sampler import sample_product
 from .gp_surface import NEGLIGIBLE, Surface, fit_surface, num_features
 from .moments import ShardMoments, shard_moments
@@ -62,7 +65,7 @@ Density = Literal["expected", "mean"]
 Weighting = Literal["none", "realisations"]
 
 # A process in more dimensions than this is not seen by any number of points that can be afforded.
-MOST_DIMENSIONS = 20
+MOST_DIMENSIONS_OF_PROCESS = 20
 # Points per coefficient of the quadratic: wanted, and the least with which residuals mean something.
 POINTS_PER_FEATURE = 2.0
 LEAST_POINTS_PER_FEATURE = 1.5
@@ -81,7 +84,7 @@ class GaussianProcessProduct:
     weighting : "none" or "realisations"
         Leave the draws unweighted, or weigh them by realisations of the process.
     num_points : int, optional
-        Points per shard that surfaces rest on; (J d)^1/2, and enough for the quadratic, if not given.
+        Points per shard that surfaces rest on; (2 J d)^1/2, and enough for the quadratic, if not given.
     num_realisations : int
         Realisations for weights and for what the surfaces leave unknown.
     num_draws : int, optional
@@ -130,22 +133,30 @@ class GaussianProcessProduct:
         product = Product(self._surfaces(subposteriors, moments, order))
         rough = roughness(subposteriors, product, order)
         total = self.num_draws or sum(subposteriors.num_draws)
-        u, lengths, sizes, mixing = self._draws(product, total, generator)
-        expected = self.density == "expected"
-        looked_at = u if self.weighting == "realisations" else u[:: -(-len(u) // LOOKED_AT)]
-        spread = realisations(product, looked_at, self.num_realisations, generator, expected)
+        array, lengths = self._draws(product, total, generator)
+        sizes, mixing = judged(array, lengths) if lengths else (np.full(array.shape[1], float(total)), ())
+        some = array[:: -(-total // LOOKED_AT)]
+        weighted = self.weighting == "realisations"
+        spread = realisations(
+            product,
+            array if weighted else some,
+            self.num_realisations,
+            generator,
+            self.density == "expected",
+        )
         log_weights = None
-        if spread is not None and self.weighting == "realisations":
+        if spread is not None and weighted:
             log_weights = np.log(np.maximum(spread.weights, np.finfo(np.float64).tiny))
-        array = product.to_parameters(u)
-        means = None if spread is None else spread.means @ product.root.T
         return Combined(
             array=array,
             log_weights=log_weights,
-            effective_sizes=_effective_sizes(array, sizes, means, log_weights),
+            effective_sizes=_effective_sizes(product, array, sizes, spread, log_weights),
             chain_lengths=lengths,
             notes=notes(product),
-            warnings=rough + out_of_reach(subposteriors, product, order, u) + disagreement(spread) + mixing,
+            warnings=rough
+            + out_of_reach(subposteriors, product, order, some)
+            + disagreement(spread)
+            + mixing,
         )
 
     def draws_per_shard(self, total: int, num_shards: int) -> int:
@@ -172,11 +183,6 @@ class GaussianProcessProduct:
                 error=DrawsError,
             )
         moments.require_independent_columns()
-        if d > MOST_DIMENSIONS:
-            advice = "Combine by 'consensus', or by 'gaussian-product'."
-            raise must_be(
-                self.name, "draws", f"of at most {MOST_DIMENSIONS} parameters", d, advice, error=DrawsError
-            )
         for b, values in enumerate(subposteriors.log_densities):
             if not np.all(np.isfinite(values)):
                 got = f"NaN or infinity in shard {subposteriors.labels[b]}"
@@ -199,41 +205,52 @@ class GaussianProcessProduct:
         placed = []
         for position, b in enumerate(order):
             tell("surfaces", position, len(order))
-            x = subposteriors.draws[b]
+            x, values = subposteriors.draws[b], subposteriors.log_densities[b]
             z = (x - moments.means[b]) @ whitenings[b].T
             away = np.sum(((x - middle) @ towards) ** 2, axis=1)
-            chosen = design_points(z, away, self._points_wanted(len(x), x.shape[1]))
-            if len(chosen) < _least_points(x.shape[1]):
-                got = f"{len(chosen)} in shard {subposteriors.labels[b]}"
-                constraint = f"{_least_points(x.shape[1])} or more that differ from each other per shard"
-                raise must_be(self.name, "draws", constraint, got, "Draw longer chains.", error=DrawsError)
-            values = subposteriors.log_densities[b][chosen]
-            surface = fit_surface(z[chosen], values, NEGLIGIBLE / np.sqrt(len(order)))
-            if not surface.has_process and surface.noise_deviation > KNOWN:
-                surface = _averaged(surface, z, subposteriors.log_densities[b])
+            surface = self._surface(z, values, away, subposteriors.labels[b], len(order))
             placed.append(Placed(surface, whitenings[b], moments.means[b]))
         tell("surfaces", len(order), len(order))
         return placed
+
+    def _surface(self, z: Floats, values: Floats, away: Floats, label: str, num_shards: int) -> Surface:
+        d = z.shape[1]
+        if d > MOST_DIMENSIONS_OF_PROCESS:
+            surface = fit_quadratic(z, values)
+            if surface.noise_deviation > ROUGH:
+                constraint = f"quadratic in more than {MOST_DIMENSIONS_OF_PROCESS} parameters"
+                got = (
+                    f"values that scatter by {surface.noise_deviation:.2g} about a quadratic in shard {label}"
+                )
+                advice = "Combine by 'consensus', or by 'swiss' from inflated draws."
+                raise must_be(self.name, "log_densities", constraint, got, advice, error=DrawsError)
+            return surface
+        chosen = design_points(z, away, self._points_wanted(len(z), d))
+        if len(chosen) < _least_points(d):
+            constraint = f"{_least_points(d)} or more that differ from each other per shard"
+            got = f"{len(chosen)} in shard {label}"
+            raise must_be(self.name, "draws", constraint, got, "Draw longer chains.", error=DrawsError)
+        surface = fit_surface(z[chosen], values[chosen], NEGLIGIBLE / np.sqrt(num_shards))
+        if not surface.has_process and surface.noise_deviation > KNOWN:
+            return _averaged(surface, z, values)
+        return surface
 
     def _points_wanted(self, num_draws: int, dimension: int) -> int:
         if self.num_points is not None:
             return max(self.num_points, _least_points(dimension))
         enough = int(POINTS_PER_FEATURE * num_features(dimension))
-        return max(FEWEST_POINTS, enough, int(np.sqrt(num_draws * dimension)))
+        return max(FEWEST_POINTS, enough, int(np.sqrt(2 * num_draws * dimension)))
 
     def _draws(
         self, product: Product, total: int, generator: np.random.Generator
-    ) -> tuple[Floats, tuple[int, ...] | None, Floats, tuple[str, ...]]:
-        """Draws u, lengths of their chains, what their means are worth, and what to warn of."""
+    ) -> tuple[Floats, tuple[int, ...] | None]:
+        """Draws of the product, and the lengths of their chains where they are not independent."""
         if product.is_gaussian:
-            u = generator.standard_normal((total, product.dimension))
-            return u, None, np.full(product.dimension, float(total)), ()
+            return product.to_parameters(generator.standard_normal((total, product.dimension))), None
         sample = sample_product(product, total, generator, self.density == "expected")
         iterations = sample.chains.shape[1]
-        u = sample.chains.reshape(-1, product.dimension)[:total]
-        lengths = tuple(min(iterations, total - start) for start in range(0, total, iterations))
-        sizes, mixing = judged(sample.chains @ product.root.T, total)
-        return u, lengths, sizes, mixing
+        array = product.to_parameters(sample.chains.reshape(-1, product.dimension)[:total])
+        return array, tuple(min(iterations, total - start) for start in range(0, total, iterations))
 
 
 def _require_number(name: str, value: Any, least: int, optional: bool = False) -> None:
@@ -258,13 +275,14 @@ def _averaged(surface: Surface, z: Floats, values: Floats) -> Surface:
 
 
 def _effective_sizes(
-    array: Floats, sizes: Floats, means: Floats | None, log_weights: Floats | None
+    product: Product, array: Floats, sizes: Floats, spread: Spread | None, log_weights: Floats | None
 ) -> Floats:
     """Independent draws that the means are worth: chains, weights, and what the surfaces do not know."""
     covariance = weighted_covariance(array, log_weights)
     error = np.diagonal(covariance) / sizes
     if log_weights is not None:
         error = error * len(array) * float(np.sum(np.exp(2.0 * log_weights)))
-    if means is not None:
-        error = error + np.var(means, axis=0, ddof=1)
+    error = error + mean_error(product.shards, product.mean, product.root)
+    if spread is not None:
+        error = error + np.var(spread.means, axis=0, ddof=1)
     return effective_sizes(covariance, np.diag(error))

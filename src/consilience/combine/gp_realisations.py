@@ -1,8 +1,8 @@
 """Realisations of the log posterior's Gaussian process, and the weights and errors that follow from them.
 
-Formula. For draws u_i from a density q and M realisations l_m of the process,
+Formula. For draws theta_i from a density q and M realisations l_m of the process,
 
-    w_im = exp(l_m(u_i)) / q(u_i),   I_m = sum_i w_im h(u_i) / sum_i w_im,
+    w_im = exp(l_m(theta_i)) / q(theta_i),   I_m = sum_i w_im h(theta_i) / sum_i w_im,
 
 the mean of the I_m estimates the posterior expectation of h, and their variance is what the surfaces do not
 know about it. The mean is that of the weighted draws with weights mean_m (w_im / sum_j w_jm).
@@ -23,7 +23,6 @@ of Gaussian processes, Journal of Machine Learning Research 22(105), equation (1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,11 +30,9 @@ import numpy as np
 from consilience.progress import tell
 
 from .base import Floats
-from .gp_density import Placed, Product
+from .gp_density import Placed, Product, row_blocks
 
 FREQUENCIES = 512
-# Rows of draws treated at a time.
-ROWS = 2048
 # Numbers that realisations may hold at a time, however few parameters there are.
 LEAST_HELD = 1 << 20
 # Surfaces that scatter less than this are known.
@@ -59,46 +56,52 @@ class Spread:
 
 
 def realisations(
-    product: Product, u: Floats, number: int, generator: np.random.Generator, expected: bool
+    product: Product, draws: Floats, number: int, generator: np.random.Generator, expected: bool
 ) -> Spread | None:
-    """Weigh draws u of the expected density (or of the mean surface's) by realisations of the process.
+    """Weigh draws from the expected density (or from the mean surface's) by realisations of the process.
 
     None when every surface is known, so that all realisations are the same.
     """
-    uncertain = [shard for shard in product.shards if _is_uncertain(shard)]
+    uncertain = [
+        shard
+        for shard in product.shards
+        if np.sqrt(shard.surface.scale) > KNOWN and len(shard.surface.points)
+    ]
     if not uncertain:
         return None
     # log q is the mean surface and a correction: what a realisation adds to the mean is all that is needed.
-    offset = _in_rows(lambda rows: product.correction(rows, expected), u)
-    weights, means, worths = np.zeros(len(u)), [], []
+    offset = np.concatenate(
+        [
+            product.correction(product.from_parameters(draws[rows]), expected)
+            for rows in row_blocks(len(draws))
+        ]
+    )
+    weights, means, worths = np.zeros(len(draws)), [], []
     # As many at a time as the draws themselves hold numbers.
-    batch = max(1, min(number, max(u.shape[1], LEAST_HELD // len(u))))
+    batch = max(1, min(number, max(draws.shape[1], LEAST_HELD // len(draws))))
     for start in range(0, number, batch):
         tell("realisations", start, number)
-        held = min(batch, number - start)
-        log_ratio = np.zeros((len(u), held))
+        log_ratio = np.repeat(-offset[:, None], min(batch, number - start), axis=1)
         for shard in uncertain:
-            deviation = Deviation(product, shard, held, generator)
-            for rows in _blocks(len(u)):
-                log_ratio[rows] += deviation(u[rows])
-        log_ratio -= offset[:, None]
-        ratio = np.exp(log_ratio - log_ratio.max(axis=0), out=log_ratio)
+            deviation = Deviation(shard, log_ratio.shape[1], generator)
+            for rows in row_blocks(len(draws)):
+                log_ratio[rows] += deviation(draws[rows])
+        log_ratio -= log_ratio.max(axis=0)
+        ratio = np.exp(log_ratio, out=log_ratio)
         ratio /= ratio.sum(axis=0)
         weights += ratio.sum(axis=1) / number
-        means.append(ratio.T @ u)
-        worths.append(1.0 / np.einsum("nm,nm->m", ratio, ratio) / len(u))
+        means.append(ratio.T @ draws)
+        worths.append(1.0 / np.einsum("nm,nm->m", ratio, ratio) / len(draws))
     tell("realisations", number, number)
     return Spread(weights, np.concatenate(means), float(np.median(np.concatenate(worths))))
 
 
 class Deviation:
-    """M realisations of one shard's surface, less its mean, as a function of u."""
+    """M realisations of one shard's surface, less its mean, as a function of theta."""
 
-    def __init__(self, product: Product, shard: Placed, number: int, generator: np.random.Generator) -> None:
+    def __init__(self, shard: Placed, number: int, generator: np.random.Generator) -> None:
+        self.shard = shard
         surface = shard.surface
-        self.surface = surface
-        self.turn = shard.whitening @ product.root
-        self.shift = shard.whitening @ (product.mean - shard.centre)
         n, d = surface.points.shape
         values = generator.standard_normal((n, number)) * surface.noise_deviation
         if surface.has_process:
@@ -112,23 +115,10 @@ class Deviation:
     def _path(self, z: Floats) -> Floats:
         return np.cos(z @ self.frequencies + self.phases) @ self.amplitudes
 
-    def __call__(self, u: Floats) -> Floats:
-        """(N, M) deviations at the rows of u."""
-        z = u @ self.turn.T + self.shift
-        known = self.surface.features(z) @ self.coefficients
-        if not self.surface.has_process:
+    def __call__(self, theta: Floats) -> Floats:
+        """(N, M) deviations at the rows of theta."""
+        z, surface = self.shard.place(theta), self.shard.surface
+        known = surface.features(z) @ self.coefficients
+        if not surface.has_process:
             return -known
-        return self._path(z) - known - self.surface.kernel(z) @ self.duals
-
-
-def _is_uncertain(shard: Placed) -> bool:
-    return bool(np.sqrt(shard.surface.scale) > KNOWN)
-
-
-def _blocks(number: int) -> Iterator[slice]:
-    for start in range(0, number, ROWS):
-        yield slice(start, min(start + ROWS, number))
-
-
-def _in_rows(function: Callable[[Floats], Floats], u: Floats) -> Floats:
-    return np.concatenate([function(u[rows]) for rows in _blocks(len(u))])
+        return self._path(z) - known - surface.kernel(z) @ self.duals

@@ -139,7 +139,7 @@ def _first_proposal(
     state: Callable[[Floats], _State], dimension: int, number: int, generator: np.random.Generator
 ) -> tuple[_Proposal, Floats]:
     """A proposal with the density's moments, and starts for the chains."""
-    broad = _Proposal(np.zeros(dimension), np.diag(np.full(dimension, 1.2)))
+    broad = _Proposal(np.zeros(dimension), 1.2 * np.eye(dimension))
     points = broad.draw(STARTS, generator)
     ratio = state(points).value - broad.log_density(points)
     ratio -= ratio.max()
@@ -158,7 +158,8 @@ def _matched(points: Floats, log_weights: Floats | None, otherwise: _Proposal) -
     """A proposal with the mean and covariance of the points."""
     covariance = weighted_covariance(points, log_weights)
     try:
-        return _Proposal(weighted_mean(points, log_weights), np.linalg.cholesky(covariance))
+        root = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
+        return _Proposal(weighted_mean(points, log_weights), root)
     except np.linalg.LinAlgError:
         return otherwise
 

@@ -17,9 +17,9 @@ A quadratic log density, a Gaussian's, leaves no residual: it is reproduced to r
 The kernel is isotropic in z, so that it depends on points through Mahalanobis distances only: the surface of
 T x is that of x, for every invertible T.
 
-The quadratic alone is left where no point is near, so it must fall in every direction. Curvatures below
-`LEAST_CURVATURE` (1 is that of a Gaussian with the shard's covariance) are raised to it, and the process makes
-up for that where there are points.
+The quadratic alone is left where no point is near, so it must fall in every direction. Where it does not, that of
+plain least squares takes its place, with curvatures below `LEAST_CURVATURE` raised to it (1 is that of a Gaussian
+with the shard's covariance), and the process makes up for that where there are points.
 
 Fails where points are few for the dimension: f is then unknown between them, and its variance says so.
 
@@ -67,6 +67,7 @@ class Surface:
     scale: float  # s²
     inverse_factor: Floats | None  # (n, n)
     dual: Floats  # (n,) K⁻¹ (l - H beta)
+    num_values: int
     quadratic_features: bool = True
 
     @property
@@ -160,9 +161,10 @@ def fit_surface(points: Floats, values: Floats, negligible: float = NEGLIGIBLE) 
     level = float(values.max())
     values = values - level
     surface = _fitted(points, values, True, negligible)
-    lifted = _raised(surface.curvature)
-    if lifted is not None:
-        # The rest of the surface is fitted to what the raised quadratic leaves.
+    if np.linalg.eigvalsh(surface.curvature)[0] < LEAST_CURVATURE:
+        # Generalised least squares may give the quadratic any shape that the process undoes again; plain ones
+        # give the best quadratic. The rest of the surface is fitted to what it leaves.
+        lifted = _raised(_fitted(points, values, True, np.inf).curvature)
         offset = 0.5 * np.sum((points @ lifted) * points, axis=1)
         surface = replace(_fitted(points, values + offset, False, negligible), curvature=lifted)
     return replace(surface, constant=surface.constant + level)
@@ -189,6 +191,7 @@ def _fitted(points: Floats, values: Floats, quadratic: bool, negligible: float) 
         scale=scale,
         inverse_factor=inverse_factor,
         dual=dual,
+        num_values=len(values),
         quadratic_features=quadratic,
     )
 
@@ -289,12 +292,10 @@ def _unpacked(coefficients: Floats, dimension: int, quadratic: bool) -> tuple[fl
     return float(coefficients[0]), coefficients[1 : 1 + dimension], curvature
 
 
-def _raised(curvature: Floats) -> Floats | None:
-    """The curvature with its eigenvalues raised to the least one, or None where none is lower."""
+def _raised(curvature: Floats) -> Floats:
+    """The curvature with its eigenvalues raised to the least one."""
     values, vectors = np.linalg.eigh(curvature)
-    if values[0] >= LEAST_CURVATURE:
-        return None
-    return (vectors * np.maximum(values, LEAST_CURVATURE)) @ vectors.T
+    return np.asarray((vectors * np.maximum(values, LEAST_CURVATURE)) @ vectors.T)
 
 
 def _squared_distances(a: Floats, b: Floats) -> Floats:
