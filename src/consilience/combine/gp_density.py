@@ -30,11 +30,11 @@ from .base import Floats
 from .gp_surface import Surface
 
 # Kernel entries that are held at a time.
-BLOCK = 1 << 20
+BLOCK = 1 << 18
 # Variance of the log posterior beyond which a density means nothing: it is off by a factor e² in either direction.
 KNOWN_VARIANCE = 4.0
 # Rows of draws that are treated at a time.
-ROWS = 2048
+ROWS = 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,8 +215,8 @@ def row_blocks(number: int) -> Iterator[slice]:
 
     Examples
     --------
-    >>> list(row_blocks(3000))
-    [slice(0, 2048, None), slice(2048, 3000, None)]
+    >>> list(row_blocks(600))
+    [slice(0, 512, None), slice(512, 600, None)]
     """
     for start in range(0, number, ROWS):
         yield slice(start, min(start + ROWS, number))

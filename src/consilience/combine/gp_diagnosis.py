@@ -21,7 +21,7 @@ WORTH_WARNED = 0.5
 OUTSIDE_WARNED = 0.05
 RHAT_WARNED = 1.05
 # Realisations and reach are looked at on so many of the draws.
-LOOKED_AT = 1_000
+LOOKED_AT = 500
 
 
 def judged(array: Floats, lengths: tuple[int, ...]) -> tuple[Floats, tuple[str, ...]]:

@@ -26,10 +26,11 @@ from consilience.numerics import log_sum_exp, weighted_covariance, weighted_mean
 from consilience.progress import tell
 
 from .base import Floats
-from .gp_density import Product
+from .gp_density import Product, row_blocks
 
-MOST_CHAINS = 64
-LEAST_ITERATIONS = 25
+# Chains cost their warm-up, and calls that are alike for all of them: they get so many draws each.
+ITERATIONS = 50
+FEWEST_CHAINS, MOST_CHAINS = 16, 256
 WARMUP = 40
 TARGET_ACCEPTANCE = 0.8
 # A trajectory of this length carries a Gaussian to an independent point.
@@ -90,7 +91,7 @@ def sample_density(
         height, gradient = surface(u)
         return _State(u, height + correction(u), gradient)
 
-    number = int(np.clip(total // LEAST_ITERATIONS, 1, MOST_CHAINS))
+    number = min(total, int(np.clip(total // ITERATIONS, FEWEST_CHAINS, MOST_CHAINS)))
     iterations = -(-total // number)
     proposal, start = _first_proposal(state, dimension, number, generator)
     current = state(start)
@@ -141,7 +142,8 @@ def _first_proposal(
     """A proposal with the density's moments, and starts for the chains."""
     broad = _Proposal(np.zeros(dimension), 1.2 * np.eye(dimension))
     points = broad.draw(STARTS, generator)
-    ratio = state(points).value - broad.log_density(points)
+    heights = np.concatenate([state(points[rows]).value for rows in row_blocks(STARTS)])
+    ratio = heights - broad.log_density(points)
     ratio -= ratio.max()
     power = 1.0
     while _worth(power * ratio) < STARTS_WORTH * STARTS and power > 1e-3:
