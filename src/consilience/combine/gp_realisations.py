@@ -32,6 +32,7 @@ from consilience.progress import tell
 
 from .base import Floats
 from .gp_density import Placed, Product, row_blocks
+from .gp_surface import NEGLIGIBLE
 
 FREQUENCIES = 512
 # Numbers that realisations may hold at a time, however few parameters there are.
@@ -63,11 +64,8 @@ def realisations(
 
     None when every surface is known, so that all realisations are the same.
     """
-    uncertain = [
-        shard
-        for shard in product.shards
-        if np.sqrt(shard.surface.scale) > KNOWN and len(shard.surface.points)
-    ]
+    negligible = NEGLIGIBLE / np.sqrt(len(product.shards))
+    uncertain = [shard for shard in product.shards if _is_uncertain(shard, draws, negligible)]
     if not uncertain:
         return None
     # log q is the mean surface and a correction: what a realisation adds to the mean is all that is needed.
@@ -124,3 +122,15 @@ class Deviation:
         if not surface.has_process:
             return -known
         return self._path(z) - known - surface.kernel(z) @ self.duals
+
+
+def _is_uncertain(shard: Placed, draws: Floats, negligible: float) -> bool:
+    """Whether realisations of a shard's surface differ where the draws are."""
+    surface = shard.surface
+    if np.sqrt(surface.scale) <= KNOWN or not len(surface.points):
+        return False
+    if not surface.has_process:
+        return True
+    return any(
+        surface.variance(shard.place(draws[rows])).max() > negligible**2 for rows in row_blocks(len(draws))
+    )
