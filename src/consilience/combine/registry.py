@@ -13,6 +13,7 @@ from .base import Combiner
 from .consensus import Consensus
 from .gaussian_barycenter import GaussianBarycenter
 from .gaussian_product import GaussianProduct
+from .gp_product import GaussianProcessProduct
 from .pool import Pool
 from .recentering import Recentering
 from .swiss import Swiss
@@ -23,6 +24,7 @@ COMBINERS: tuple[type[Combiner], ...] = (
     Recentering,
     GaussianBarycenter,
     GaussianProduct,
+    GaussianProcessProduct,
     Pool,
 )
 
@@ -45,7 +47,7 @@ def methods() -> list[MethodRecord]:
     Examples
     --------
     >>> [record.name for record in methods() if record.kind == "subposterior"]
-    ['consensus']
+    ['consensus', 'gp-product']
     """
     return [
         MethodRecord(
