@@ -166,9 +166,21 @@ def test_shards_that_say_different_things(monkeypatch):
 
 def test_methods_lists_every_rule():
     names = [record.name for record in methods()]
-    expected = ["swiss", "consensus", "recentering", "gaussian-barycenter", "gaussian-product"]
-    expected += ["kernel-product", "semiparametric-product", "weierstrass"]
-    expected += ["pie", "wasp", "median-posterior", "pool"]
+    expected = [
+        "swiss",
+        "consensus",
+        "recentering",
+        "gaussian-barycenter",
+        "gaussian-product",
+        "gp-product",
+        "kernel-product",
+        "semiparametric-product",
+        "weierstrass",
+        "pie",
+        "wasp",
+        "median-posterior",
+        "pool",
+    ]
     assert names == expected
     assert SimpleNamespace(**dataclasses.asdict(methods()[1])).options == ("weighting",)
 

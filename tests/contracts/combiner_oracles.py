@@ -101,15 +101,17 @@ def counted(combined: Combined) -> float:
     return float(1.0 / np.sum(weights**2))
 
 
-def shards_of(draws: object, *, kind: str, weights: object = None, names: object = None) -> Subposteriors:
-    """Shards with log densities, those of the Gaussians with each shard's moments, for rules that need them."""
+def shards_of(
+    draws: object, *, kind: str, weights: object = None, names: object = None, log_densities: object = None
+) -> Subposteriors:
+    """Shards with log densities, of the Gaussians with each shard's moments where none are given."""
     arrays = [np.asarray(x, dtype=np.float64) for x in draws]  # type: ignore[attr-defined]
     return Subposteriors.of(
         draws,
         kind=kind,
         weights=weights,
         names=names,  # type: ignore[arg-type]
-        log_densities=[_gaussian_log_density(x) for x in arrays],
+        log_densities=log_densities or [_gaussian_log_density(x) for x in arrays],  # type: ignore[arg-type]
     )
 
 
@@ -152,8 +154,12 @@ def order_dependence(rule: Combiner, kind: str) -> float:
     """Largest difference between draws, each column sorted, of the same shards in two orders."""
     subposteriors = GaussianScenario(kind).draw(0)
     order = [2, 0, 1]
+    assert subposteriors.log_densities is not None
     shuffled = shards_of(
-        [subposteriors.draws[b] for b in order], kind=kind, weights=[subposteriors.weights[b] for b in order]
+        [subposteriors.draws[b] for b in order],
+        kind=kind,
+        weights=[subposteriors.weights[b] for b in order],
+        log_densities=[subposteriors.log_densities[b] for b in order],
     )
     first, second = (rule.combine(x, seed=3) for x in (subposteriors, shuffled))
     apart = [np.abs(a - b).max() for a, b in zip(moments_of(first), moments_of(second), strict=True)]
@@ -174,7 +180,10 @@ def equivariance_error(rule: Combiner, kind: str, group: str) -> float:
     }[group]
     shift = np.array([5.0, -100.0])
     mapped = shards_of(
-        [x @ matrix.T + shift for x in subposteriors.draws], kind=kind, weights=subposteriors.weights
+        [x @ matrix.T + shift for x in subposteriors.draws],
+        kind=kind,
+        weights=subposteriors.weights,
+        log_densities=subposteriors.log_densities,
     )
     expected = rule.combine(subposteriors, seed=1)
     found = rule.combine(mapped, seed=1)

@@ -13,6 +13,7 @@ from .base import Combiner
 from .consensus import Consensus
 from .gaussian_barycenter import GaussianBarycenter
 from .gaussian_product import GaussianProduct
+from .gp_product import GaussianProcessProduct
 from .kernel_product import KernelProduct
 from .median_posterior import MedianPosterior
 from .pie import Pie
@@ -29,6 +30,7 @@ COMBINERS: tuple[type[Combiner], ...] = (
     Recentering,
     GaussianBarycenter,
     GaussianProduct,
+    GaussianProcessProduct,
     KernelProduct,
     SemiparametricProduct,
     Weierstrass,
@@ -56,9 +58,8 @@ def methods() -> list[MethodRecord]:
 
     Examples
     --------
-    >>> [record.name for record in methods() if record.kind == "subposterior"]
-    ['consensus', 'weierstrass']
-    ['consensus', 'kernel-product', 'semiparametric-product']
+    >>> [record.name for record in methods() if record.kind == "inflated"][:3]
+    ['swiss', 'recentering', 'gaussian-barycenter']
     """
     return [
         MethodRecord(
