@@ -24,6 +24,7 @@ parametric start, Annals of Statistics 23(3); shrinking counts by Gamma and Pois
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,21 +55,31 @@ class TreeFactors:
     noise: Floats  # (K,) their variance
 
 
-def count_blocks(tree: Tree, draws: list[Floats], gaussians: list[Floats], effective: Floats) -> BlockCounts:
-    """Count draws, and draws of their Gaussians, in the blocks of a tree.
+def count_blocks(
+    trees: list[Tree], draws: list[Floats], gaussians: list[Iterable[Floats]], effective: Floats
+) -> list[BlockCounts]:
+    """Count draws, and draws of their Gaussians, in the blocks of every tree.
 
     Parameters
     ----------
-    tree : Tree
-    draws, gaussians : per shard, its draws and draws of its Gaussian
+    trees : list of Tree
+    draws : per shard, its draws
+    gaussians : per shard, draws of its Gaussian
+        In pieces that are taken one after the other: they need not be there all at a time.
     effective : (B,)
         What the draws are worth.
     """
-    tables = []
-    for arrays in (draws, gaussians):
-        counts = [np.bincount(tree.blocks_of(x), minlength=tree.num_blocks) / len(x) for x in arrays]
-        tables.append(np.array(counts) * effective[:, None])
-    return BlockCounts(*tables)
+    found = [np.zeros((2, len(draws), tree.num_blocks)) for tree in trees]
+    for b, sides in enumerate(zip([[x] for x in draws], gaussians, strict=True)):
+        for side, pieces in enumerate(sides):
+            number = 0
+            for x in pieces:
+                number += len(x)
+                for tree, table in zip(trees, found, strict=True):
+                    table[side, b] += np.bincount(tree.blocks_of(x), minlength=tree.num_blocks)
+            for table in found:
+                table[side, b] *= effective[b] / number
+    return [BlockCounts(*table) for table in found]
 
 
 def spread_of_factors(counts: list[BlockCounts], noise_ratio: Floats) -> float:
@@ -143,8 +154,11 @@ def average_over_trees(
         log_total = log_sum_exp(base + logs)
         average = np.logaddexp(average, logs - log_total - np.log(len(trees)))
         weights = np.exp(base + logs - log_total)
-        centred = points - weights @ points
-        by_block = [np.bincount(blocks, column * weights, tree.num_blocks) for column in centred.T]
+        mean = weights @ points
+        by_block = [
+            np.bincount(blocks, (column - middle) * weights, tree.num_blocks)
+            for column, middle in zip(points.T, mean, strict=True)
+        ]
         pulls = np.stack(by_block, axis=1)
         mean_error += (pulls * factor.noise[:, None]).T @ pulls / len(trees)
     return average, mean_error

@@ -12,6 +12,7 @@ along, and counts there as the number of draws that its precision is worth.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,17 +30,15 @@ from .block_factors import (
     tree_factors,
 )
 from .block_products import draw_from_blocks
-from .moments import GaussianProduct, ShardMoments, gaussian_product
+from .moments import ShardMoments, gaussian_product
+from .product_candidates import candidates, chunks, systematic, weighted_moments
 from .random_trees import Cut, Frame, Tree, grow_tree
 
 # With fewer effective draws in a set, counts of blocks say nothing that its mean and covariance do not.
 FEWEST_DRAWS = 100
-# Of the candidates so many come from the Gaussian product.
-PRODUCT_SHARE = 0.8
-# Candidates per draw that is wanted.
+# Candidates per draw that is wanted: of the last product, and of those in between, which are larger sets.
 CANDIDATES = 4
-# Draws of each set's Gaussian that are counted in blocks, per draw of the set.
-SIMULATED = 2
+INTERIM_CANDIDATES = 2
 
 
 @dataclass(frozen=True)
@@ -96,15 +95,20 @@ class Part:
 def median_pairs(
     parts: list[Part], options: Options, generator: np.random.Generator
 ) -> tuple[list[Part], list[str]]:
-    """Multiply pairs until two or three sets are left."""
+    """Multiply pairs until two or three sets are left; `parts` is used up."""
     done, total = 0, len(parts) - 2
     notes: list[str] = []
     while len(parts) > 3:
         products = []
-        for group in _matched([part.mean for part in parts]):
-            members = [parts[i] for i in group]
+        groups = _matched([part.mean for part in parts])
+        left = dict(enumerate(parts))
+        # Sets are let go as soon as they are multiplied: the caller's list is emptied too.
+        parts.clear()
+        for group in groups:
+            members = [left.pop(i) for i in group]
             # As many draws as the pair brought: no stage then holds more draws than the shards did.
-            products.append(merge(members, sum(len(x.array) for x in members), options, generator))
+            number = sum(len(x.array) for x in members)
+            products.append(merge(members, number, options, generator, oversampling=INTERIM_CANDIDATES))
             done += len(group) - 1
             tell("products of pairs", done, total)
         parts = products
@@ -123,14 +127,20 @@ def _matched(means: list[Floats]) -> list[list[int]]:
     return groups
 
 
-def merge(parts: list[Part], total: int, options: Options, generator: np.random.Generator) -> Part:
-    """Multiply sets of draws and make `total` draws of their product."""
+def merge(
+    parts: list[Part],
+    total: int,
+    options: Options,
+    generator: np.random.Generator,
+    oversampling: int = CANDIDATES,
+) -> Part:
+    """Multiply sets of draws and make `total` draws of their product, from so many candidates for each."""
     weights = np.array([part.weight for part in parts])
     powers = options.powers(weights)
     share = options.share(min(part.effective for part in parts))
     trees = _grow(parts, powers, share, options, generator)
     if options.within == "shard-gaussian":
-        made = _by_shard_gaussians(parts, powers, trees, total, options, generator)
+        made = _by_shard_gaussians(parts, powers, trees, total, oversampling * total, options, generator)
     else:
         arrays = [part.array for part in parts]
         worth = np.array([part.effective for part in parts])
@@ -142,7 +152,7 @@ def merge(parts: list[Part], total: int, options: Options, generator: np.random.
         weight=float(weights.sum()),
         label=" x ".join(part.label for part in parts[:2]) + (" x …" if len(parts) > 2 else ""),
         mean=array.mean(axis=0),
-        covariance=np.atleast_2d(np.cov(array, rowvar=False)),
+        covariance=weighted_moments(array, np.full(total, 1.0 / total))[0] * (total / max(total - 1, 1)),
         effective=effective,
         mean_error=mean_error,
         names=parts[0].names,
@@ -184,6 +194,7 @@ def _by_shard_gaussians(
     powers: Floats,
     trees: list[Tree],
     total: int,
+    num_candidates: int,
     options: Options,
     generator: np.random.Generator,
 ) -> Made:
@@ -195,16 +206,24 @@ def _by_shard_gaussians(
     effective = 1.0 / (1.0 / worth + 1.0 / total)
     if not factors:
         root = np.linalg.cholesky(product.covariance)
-        array = product.mean + generator.standard_normal((total, len(product.mean))) @ root.T
+        array = generator.standard_normal((total, len(product.mean)))
+        for chunk in chunks(0, total):
+            array[chunk] = product.mean + array[chunk] @ root.T
         return array, product.mean_error + product.covariance / total, effective, ()
-    candidates, log_proposal, log_target = _candidates(parts, powers, product, total, generator)
-    log_factors, noise = average_over_trees(candidates, log_target - log_proposal, trees, factors)
+    points, log_proposal, log_target = candidates(
+        np.array([part.mean for part in parts]),
+        np.array([part.covariance for part in parts]),
+        powers / powers.sum(),
+        product,
+        num_candidates,
+        generator,
+    )
+    log_factors, noise = average_over_trees(points, log_target - log_proposal, trees, factors)
     log_weights = log_target - log_proposal + log_factors
     weights = np.exp(log_weights - log_sum_exp(log_weights))
-    array = candidates[_systematic(weights, total, generator)]
-    centred = candidates - weights @ candidates
-    covariance = (centred * weights[:, None]).T @ centred
-    sampling = covariance / total + (centred * (weights**2)[:, None]).T @ centred
+    array = points[systematic(weights, total, generator)]
+    covariance, squared = weighted_moments(points, weights)
+    sampling = covariance / total + squared
     error = left * product.mean_error + noise + sampling
     note = f"Blocks showed that densities differ from the shards' Gaussians by {spread**0.5:.0%}."
     return array, error, effective, (note,)
@@ -230,15 +249,10 @@ def _factors(
     """The blocks' factors, their variance before they were shrunk, and the share of the Gaussians that they leave."""
     if not trees:
         return [], 0.0, 1.0
-    gaussians = []
-    for part in parts:
-        root = np.linalg.cholesky(part.covariance)
-        half = generator.standard_normal((SIMULATED * len(part.array) // 2, len(root))) @ root.T
-        gaussians.append(np.concatenate([part.mean + half, part.mean - half]))
     effective = np.array([part.effective for part in parts])
-    noise_ratio = effective / np.array([len(x) for x in gaussians])
-    draws = [part.array for part in parts]
-    counts = [count_blocks(tree, draws, gaussians, effective) for tree in trees]
+    noise_ratio = effective / np.array([2 * len(part.array) for part in parts])
+    gaussians: list[Iterable[Floats]] = [_gaussian_draws(part, generator) for part in parts]
+    counts = count_blocks(trees, [part.array for part in parts], gaussians, effective)
     spread = spread_of_factors(counts, noise_ratio)
     if spread == 0.0:
         return [], 0.0, 1.0
@@ -247,40 +261,10 @@ def _factors(
     return [tree_factors(x, powers, noise_ratio, num_shards * spread) for x in counts], spread, left
 
 
-def _candidates(
-    parts: list[Part],
-    powers: Floats,
-    product: GaussianProduct,
-    total: int,
-    generator: np.random.Generator,
-) -> tuple[Floats, Floats, Floats]:
-    """Points from the Gaussian product and from a wide Gaussian, with log densities of these and of the product."""
-    number = CANDIDATES * total
-    first = round(PRODUCT_SHARE * number)
-    shares = powers / powers.sum()
-    means = np.array([part.mean for part in parts])
-    wide_mean = shares @ means
-    apart = means - wide_mean
-    wide = np.tensordot(shares, np.array([part.covariance for part in parts]), 1)
-    wide = wide + (apart * shares[:, None]).T @ apart
-    standard = generator.standard_normal((number, len(wide_mean)))
-    root, wide_root = np.linalg.cholesky(product.covariance), np.linalg.cholesky(wide)
-    points = np.concatenate(
-        [product.mean + standard[:first] @ root.T, wide_mean + standard[first:] @ wide_root.T]
-    )
-    log_product = _log_gaussian(points, product.mean, root)
-    log_wide = _log_gaussian(points, wide_mean, wide_root)
-    both = np.stack([np.log(first / number) + log_product, np.log1p(-first / number) + log_wide])
-    return points, log_sum_exp(both, axis=0), log_product
-
-
-def _log_gaussian(points: Floats, mean: Floats, root: np.ndarray) -> Floats:
-    standard = np.linalg.solve(root, (points - mean).T)
-    return -0.5 * np.sum(standard**2, axis=0) - np.sum(np.log(np.diagonal(root)))
-
-
-def _systematic(weights: Floats, total: int, generator: np.random.Generator) -> Floats:
-    """Systematic resampling, in random order."""
-    steps = (np.arange(total) + generator.random()) / total
-    chosen = np.minimum(np.searchsorted(np.cumsum(weights), steps), len(weights) - 1)
-    return generator.permutation(chosen)
+def _gaussian_draws(part: Part, generator: np.random.Generator) -> Iterator[Floats]:
+    """Two draws of a set's Gaussian for each of its draws, in pairs on either side of the mean."""
+    root = np.linalg.cholesky(part.covariance)
+    for chunk in chunks(0, len(part.array)):
+        apart = generator.standard_normal(part.array[chunk].shape) @ root.T
+        yield part.mean + apart
+        yield part.mean - apart

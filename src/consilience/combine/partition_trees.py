@@ -24,8 +24,8 @@ many skewed sub-posteriors in two or more dimensions the mean is off by some hal
 paper's forms are nearer. Departures from the Gaussian in directions that no tree cuts are not seen, and with more
 than about ten dimensions most are not cut.
 
-Cost. O(T N log(blocks)) for T trees and N draws of all shards, times log2(B) if pairwise; memory for two copies
-of the draws.
+Cost. O(T N log(blocks)) for T trees and N draws of all shards, times log2(B) if pairwise; memory for at most
+three copies of the draws.
 
 Reference. Wang, Guo, Heller and Dunson (2015), Parallelizing MCMC with random partition trees, NIPS 28, Algorithms
 1 to 3.
