@@ -213,6 +213,12 @@ def test_notes_and_warnings_say_what_was_found():
         combine(gaussians, method="partition-trees", kind="inflated", within="uniform")
 
 
+def test_skewness_that_no_block_shows_is_warned_of():
+    draws = np.random.default_rng(0).gamma(3.0, size=(20, 120, 3))
+    with pytest.warns(ConsilienceWarning, match="is skewed in the shards .* but no block showed it"):
+        combine(draws, method="partition-trees", kind="subposterior")
+
+
 def test_progress_is_told(monkeypatch):
     told = []
     monkeypatch.setattr(block_stages, "tell", lambda *words: told.append(words))
@@ -228,8 +234,8 @@ def test_progress_is_told(monkeypatch):
         ({"within": "kernel"}, "`within` must be one of 'shard-gaussian', 'block-gaussian', 'uniform'"),
         ({"aggregation": "all"}, "`aggregation` must be one of"),
         ({"cut": "mean"}, "`cut` must be one of 'median', 'likelihood'"),
-        ({"num_trees": 0}, "`num_trees` must be a positive whole number"),
-        ({"num_draws": 2.5}, "`num_draws` must be a positive whole number"),
+        ({"num_trees": 0}, "`num_trees` must be a whole number, 1 or more"),
+        ({"num_draws": 1}, "`num_draws` must be a whole number, 2 or more"),
         ({"least_share": 0.7}, "`least_share` must be between 0 and 0.5"),
     ],
 )

@@ -97,7 +97,7 @@ def median_pairs(
 ) -> tuple[list[Part], list[str]]:
     """Multiply pairs until two or three sets are left; `parts` is used up."""
     done, total = 0, len(parts) - 2
-    notes: list[str] = []
+    departed = multiplied = 0
     while len(parts) > 3:
         products = []
         groups = _matched([part.mean for part in parts])
@@ -109,10 +109,13 @@ def median_pairs(
             # As many draws as the pair brought: no stage then holds more draws than the shards did.
             number = sum(len(x.array) for x in members)
             products.append(merge(members, number, options, generator, oversampling=INTERIM_CANDIDATES))
+            departed += bool(products[-1].notes)
+            multiplied += 1
             done += len(group) - 1
             tell("products of pairs", done, total)
         parts = products
-    return parts, notes
+    notes = [f"{departed} of {multiplied} products on the way departed from their Gaussians."]
+    return parts, notes if departed else []
 
 
 def _matched(means: list[Floats]) -> list[list[int]]:

@@ -41,7 +41,16 @@ import numpy as np
 from consilience.draws import Subposteriors
 from consilience.errors import InputError, must_be
 
-from .base import Combined, Equivariance, Kind, Need, effective_sizes, require_choice, stacked_chain_lengths
+from .base import (
+    Combined,
+    Equivariance,
+    Floats,
+    Kind,
+    Need,
+    effective_sizes,
+    require_choice,
+    stacked_chain_lengths,
+)
 from .block_stages import Options, Part, median_pairs, merge
 from .moments import ShardMoments, shard_moments
 from .permute import canonical_order
@@ -99,11 +108,11 @@ class PartitionTrees:
         require_choice(self.name, "cut", self.cut, ("median", "likelihood"))
         for option in ("num_trees", "num_draws"):
             value = getattr(self, option)
-            whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+            least = 2 if option == "num_draws" else 1
+            whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
             if not whole and not (option == "num_draws" and value is None):
-                raise must_be(
-                    self.name, option, "a positive whole number", value, "Leave it out.", error=InputError
-                )
+                constraint = f"a whole number, {least} or more"
+                raise must_be(self.name, option, constraint, value, "Leave it out.", error=InputError)
         share = self.least_share
         if share is not None and not (isinstance(share, float) and 0.0 < share <= 0.5):
             raise must_be(
@@ -144,7 +153,7 @@ class PartitionTrees:
             array=last.array @ frame.inverse + frame.centre,
             effective_sizes=effective_sizes(covariance, error),
             notes=(*notes, *last.notes),
-            warnings=self._warnings(moments),
+            warnings=self._warnings(moments, () if notes or last.notes else subposteriors.draws),
         )
 
     def draws_per_shard(self, total: int, num_shards: int) -> int:
@@ -160,8 +169,11 @@ class PartitionTrees:
             warnings=moments.slow_chains(),
         )
 
-    def _warnings(self, moments: ShardMoments) -> tuple[str, ...]:
+    def _warnings(self, moments: ShardMoments, unchanged: tuple[Floats, ...]) -> tuple[str, ...]:
+        """What is doubtful; `unchanged` are the draws where blocks left the Gaussian product as it was."""
         found = moments.slow_chains()
+        if self.within == "shard-gaussian" and unchanged:
+            found += _unseen_skewness(moments, unchanged)
         if self.within != "uniform":
             found += moments.shortfall()
         if self.within != "shard-gaussian" and moments.dimension > MOST_DIMENSIONS:
@@ -172,5 +184,24 @@ class PartitionTrees:
         return found
 
 
+def _unseen_skewness(moments: ShardMoments, draws: tuple[Floats, ...]) -> tuple[str, ...]:
+    """Say which parameter is skewed in the shards when blocks were too coarse to show it."""
+    cubes = np.zeros(moments.dimension)
+    for x, mean, covariance in zip(draws, moments.means, moments.covariances, strict=True):
+        cubes += np.sum(((x - mean) / np.sqrt(np.diagonal(covariance))) ** 3, axis=0)
+    skewness = np.abs(cubes) / moments.sizes.sum()
+    worst = int(np.argmax(skewness))
+    noise = np.sqrt(6.0 / moments.effective_draws.sum())
+    if skewness[worst] < max(LEAST_SKEWNESS, 5.0 * noise):
+        return ()
+    return (
+        f"{moments.names[worst]} is skewed in the shards (skewness {skewness[worst]:.1f} on average), but no block "
+        "showed it: the result is the product of Gaussians. Draw longer chains, combine fewer parameters, or choose "
+        "another rule.",
+    )
+
+
+# Skewness that is worth a warning where it was overlooked.
+LEAST_SKEWNESS = 0.25
 # A tree of about a hundred blocks cuts each axis once on the way down when there are this many of them.
 MOST_DIMENSIONS = 6
