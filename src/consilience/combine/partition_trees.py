@@ -56,6 +56,11 @@ from .moments import ShardMoments, shard_moments
 from .permute import canonical_order
 from .random_trees import Cut, common_frame
 
+# Skewness that is worth a warning where it was overlooked.
+LEAST_SKEWNESS = 0.25
+# A tree of about a hundred blocks cuts each axis once on the way down when there are this many of them.
+MOST_DIMENSIONS = 6
+
 
 @dataclass(frozen=True)
 class PartitionTrees:
@@ -199,9 +204,3 @@ def _unseen_skewness(moments: ShardMoments, draws: tuple[Floats, ...]) -> tuple[
         "showed it: the result is the product of Gaussians. Draw longer chains, combine fewer parameters, or choose "
         "another rule.",
     )
-
-
-# Skewness that is worth a warning where it was overlooked.
-LEAST_SKEWNESS = 0.25
-# A tree of about a hundred blocks cuts each axis once on the way down when there are this many of them.
-MOST_DIMENSIONS = 6
