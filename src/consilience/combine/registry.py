@@ -13,6 +13,7 @@ from .base import Combiner
 from .consensus import Consensus
 from .gaussian_barycenter import GaussianBarycenter
 from .gaussian_product import GaussianProduct
+from .partition_trees import PartitionTrees
 from .pool import Pool
 from .recentering import Recentering
 from .swiss import Swiss
@@ -23,6 +24,7 @@ COMBINERS: tuple[type[Combiner], ...] = (
     Recentering,
     GaussianBarycenter,
     GaussianProduct,
+    PartitionTrees,
     Pool,
 )
 
