@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from consilience.combine.registry import COMBINERS, option_names
 from consilience.usage import build_parser
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted(page for folder in ("docs", "docs/rules") for page in (ROOT / folder).glob("*.md"))
+PAGES = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "rules").glob("*.md")])
 WITH_PYTHON = [page for page in PAGES if "```python\n" in page.read_text()]
 
 
@@ -56,6 +57,26 @@ def test_python_of_a_page_runs(page, tmp_path, monkeypatch, capsys):
     for number, code in enumerate(blocks(page, "python")):
         exec(compile(code, f"{page.name}, block {number}", "exec", dont_inherit=True), names)
     assert "nan" not in capsys.readouterr().out.lower()
+
+
+@pytest.mark.parametrize("rule", COMBINERS, ids=lambda rule: rule.name)
+def test_every_rule_has_a_page_and_a_picture(rule):
+    page = (ROOT / "docs" / "rules" / f"{rule.name}.md").read_text()
+    assert page.startswith(f"# {rule.name}\n")
+    assert f"](../_static/rules/{rule.name}.png)" in page, "made by docs/rule_pictures.py"
+    for option in option_names(rule):
+        assert f"`{option}" in page
+    assert f'method="{rule.name}"' in page
+    picture = ROOT / "docs" / "_static" / "rules" / f"{rule.name}.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.stat().st_size < 60_000
+
+
+def test_pages_and_pictures_are_of_rules():
+    names = {rule.name for rule in COMBINERS}
+    pages = {page.stem for page in (ROOT / "docs" / "rules").glob("*.md")} - {"index"}
+    assert pages == names
+    assert {picture.stem for picture in (ROOT / "docs" / "_static" / "rules").iterdir()} == names
 
 
 def commands() -> list[str]:

@@ -17,7 +17,7 @@ import wrong_combiners as wrong
 from combiner_oracles import Z_LIMIT, GaussianScenario, kinds
 
 import consilience.combine as room
-from consilience.combine import COMBINERS, combine, get_combiner, methods
+from consilience.combine import COMBINERS, Combined, combine, get_combiner, methods
 from consilience.errors import DrawsError
 
 VARIANTS = [(rule, kind) for rule in oracles.variants() for kind in kinds(rule)]
@@ -32,9 +32,19 @@ CARRY_DEPENDENT_COLUMNS = (
     get_combiner("consensus", weighting="uniform"),
 )
 
+# Histograms: what these make of the shards is as coarse as their blocks, and blocks need draws.
+HISTOGRAMS = tuple(
+    rule for rule in oracles.variants() if rule.name == "partition-trees" and rule.within != "shard-gaussian"
+)
+
 
 def name_of(value: object) -> str:
     return value if isinstance(value, str) else repr(value)
+
+
+def combined_worth(first: Combined, second: Combined) -> float:
+    """Effective draws of the worst column of two results."""
+    return float(min(first.effective_sizes.min(), second.effective_sizes.min()))
 
 
 every_variant = pytest.mark.parametrize(("rule", "kind"), VARIANTS, ids=name_of)
@@ -103,7 +113,12 @@ def test_same_seed_same_bits_other_seed_same_law(rule, kind):
     subposteriors = GaussianScenario(kind).draw(0)
     first, again, other = (rule.combine(subposteriors, seed=seed) for seed in (4, 4, 5))
     assert first.array.tobytes() == again.array.tobytes()
-    assert oracles.kolmogorov_smirnov(first, other) < 2.2
+    limit = 2.2
+    if rule in HISTOGRAMS:
+        # Other trees make another histogram, no farther away than the effective sizes promise.
+        assert combined_worth(first, other) < oracles.counted(first)
+        limit *= np.sqrt(oracles.counted(first) / combined_worth(first, other))
+    assert oracles.kolmogorov_smirnov(first, other) < limit
 
 
 @every_variant
@@ -143,7 +158,11 @@ def test_one_shard_returns_its_own_law(rule, kind):
 
 @every_variant
 def test_identically_seeded_shards_are_not_correlated(rule, kind):
-    assert oracles.identical_shards_z(rule, kind) < Z_LIMIT
+    limit = Z_LIMIT
+    if rule in HISTOGRAMS:
+        # Half too wide or narrow, where shards that are not permuted make it 183 % too wide.
+        limit = np.sqrt(2 * 2_000) / 2
+    assert oracles.identical_shards_z(rule, kind) < limit
 
 
 @every_variant
@@ -187,7 +206,12 @@ def test_fewer_draws_than_dimensions_are_refused(rule, kind):
 @every_variant
 def test_one_dimension_and_a_thousand_shards(rule, kind):
     draws = np.random.default_rng(0).normal(size=(1_000, 20, 1))
-    combined = rule.combine(oracles.shards_of(draws, kind=kind), seed=0)
+    shards = oracles.shards_of(draws, kind=kind)
+    if rule in HISTOGRAMS:
+        with pytest.raises(DrawsError, match="at least 100 independent ones per shard"):
+            rule.combine(shards, seed=0)
+        return
+    combined = rule.combine(shards, seed=0)
     mean, covariance = oracles.moments_of(combined)
     expected = 1.0 / 1_000 if kind == "subposterior" else None
     assert abs(mean[0]) < 1.0

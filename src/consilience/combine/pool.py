@@ -1,18 +1,32 @@
-"""Pool: the mixture of the shards' inflated draws.
+"""Pool: the mixture of the shards' inflated draws, which is what LISA makes of them.
 
 Formula. sum w_b p_b, with p_b the inflated sub-posterior of shard b: draws are laid together as they are,
 with log weights log(w_b / J_b) where the numbers of draws are not proportional to the weights.
+
+LISA, the likelihood inflating sampling algorithm, splits the rows at random into K shards of equal size, runs one
+chain per shard on p_b ~ p0 f_b^K, and takes the draws of all shards together, each counting the same. That is
+this rule with w_b = 1 / K and equal numbers of draws; w_b p_b is the form for unequal shards, whose likelihoods
+are inflated by 1 / w_b. With B = 1 it is plain MCMC.
+
+What belongs to sampling and not to this rule. In a regression with Gaussian errors, inflating gives N(y | f, s²)^K ~
+s^{-K} exp(-K (y - f)² / (2 s²)): given s, the regression function is sampled as if errors had variance s² / K, and
+s as if there were K times the rows. Both are right for a model with few parameters. For additive regression trees
+the paper finds that the trees, grown on the smaller variance, overfit their shard, and changes the trees' updates;
+a shard's sampler would have to do that before its draws come here.
 
 Assumptions. Every inflated sub-posterior already is close to the posterior: shards differ by less than the
 posterior's width.
 
 Fails by being too wide: its covariance is the average of the V_b plus the covariance of the means between
-shards. Not exact for Gaussians, but the safe choice where shards have several modes, and it covers the
-posterior where rules that assume one shape do not. (That the error of a shard's centre is about sqrt(B)
-times the posterior's width is why.)
+shards. The mean of an inflated shard scatters around the posterior's with about sqrt(1 / w_b - 1) posterior
+standard deviations, however many rows there are, so that B alike shards make the variance about B times too large.
+How much of the variance lies between shards is noted in the result. Not exact for Gaussians; where
+the shards' disagreement is what one wants to see, or each has several modes, it hides nothing.
+
+Cost. One pass over the draws and one copy of them.
 
 Reference. Entezari, Craiu and Rosenthal (2018), Likelihood inflating sampling algorithm, Canadian Journal
-of Statistics 46(1), who lay the draws of equal shards together.
+of Statistics 46(1), arXiv:1605.02113.
 """
 
 from __future__ import annotations
@@ -27,6 +41,7 @@ from consilience.draws import Subposteriors
 from .base import (
     Combined,
     Equivariance,
+    Floats,
     Kind,
     Need,
     effective_sizes,
@@ -36,10 +51,13 @@ from .base import (
 )
 from .moments import shard_moments
 
+# Shares of the variance between shards from which a note is made.
+WORTH_NOTING = 0.1
+
 
 @dataclass(frozen=True)
 class Pool:
-    """Lay the shards' inflated draws together.
+    """Lay the shards' inflated draws together, as LISA does.
 
     Examples
     --------
@@ -62,15 +80,29 @@ class Pool:
         moments = shard_moments(subposteriors)
         weights = np.asarray(subposteriors.weights)
         apart = moments.means - weights @ moments.means
-        covariance = np.tensordot(weights, moments.covariances, 1) + (apart * weights[:, None]).T @ apart
+        between = (apart * weights[:, None]).T @ apart
+        covariance = np.tensordot(weights, moments.covariances, 1) + between
         return Combined(
             array=np.concatenate(subposteriors.draws),
             log_weights=mixture_log_weights(subposteriors),
             effective_sizes=effective_sizes(covariance, np.tensordot(weights**2, moments.mean_errors, 1)),
             chain_lengths=stacked_chain_lengths(subposteriors),
+            notes=self._notes(between, covariance, moments.names),
             warnings=moments.slow_chains(),
         )
 
     def draws_per_shard(self, total: int, num_shards: int) -> int:
         """Every draw is kept."""
         return shared_out(total, num_shards)
+
+    @staticmethod
+    def _notes(between: Floats, covariance: Floats, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Say how much of the mixture's variance is nothing but the distance of the shards."""
+        shares = np.diagonal(between) / np.diagonal(covariance)
+        worst = int(np.argmax(shares))
+        if shares[worst] < WORTH_NOTING:
+            return ()
+        return (
+            f"{shares[worst]:.0%} of the variance of {names[worst]} lies between shards: pooled draws are "
+            f"{(1.0 - shares[worst]) ** -0.5:.1f} times as wide as the shards' own.",
+        )
