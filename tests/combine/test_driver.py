@@ -166,7 +166,6 @@ def test_shards_that_say_different_things(monkeypatch):
 
 def test_methods_lists_every_rule():
     names = [record.name for record in methods()]
-<<<<<<< HEAD
     expected = [
         "swiss",
         "consensus",
@@ -182,10 +181,8 @@ def test_methods_lists_every_rule():
         "median-posterior",
         "pool",
     ]
-=======
     expected = ["swiss", "consensus", "recentering", "gaussian-barycenter", "gaussian-product"]
     expected += ["partition-trees", "pool"]
->>>>>>> trees
     assert names == expected
     assert SimpleNamespace(**dataclasses.asdict(methods()[1])).options == ("weighting",)
 

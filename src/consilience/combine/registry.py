@@ -13,14 +13,11 @@ from .base import Combiner
 from .consensus import Consensus
 from .gaussian_barycenter import GaussianBarycenter
 from .gaussian_product import GaussianProduct
-<<<<<<< HEAD
 from .gp_product import GaussianProcessProduct
 from .kernel_product import KernelProduct
 from .median_posterior import MedianPosterior
-from .pie import Pie
-=======
 from .partition_trees import PartitionTrees
->>>>>>> trees
+from .pie import Pie
 from .pool import Pool
 from .recentering import Recentering
 from .semiparametric_product import SemiparametricProduct
@@ -34,7 +31,6 @@ COMBINERS: tuple[type[Combiner], ...] = (
     Recentering,
     GaussianBarycenter,
     GaussianProduct,
-<<<<<<< HEAD
     GaussianProcessProduct,
     KernelProduct,
     SemiparametricProduct,
@@ -42,9 +38,7 @@ COMBINERS: tuple[type[Combiner], ...] = (
     Pie,
     Wasp,
     MedianPosterior,
-=======
     PartitionTrees,
->>>>>>> trees
     Pool,
 )
 
