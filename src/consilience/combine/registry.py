@@ -35,10 +35,10 @@ COMBINERS: tuple[type[Combiner], ...] = (
     KernelProduct,
     SemiparametricProduct,
     Weierstrass,
+    PartitionTrees,
     Pie,
     Wasp,
     MedianPosterior,
-    PartitionTrees,
     Pool,
 )
 
