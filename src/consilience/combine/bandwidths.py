@@ -114,7 +114,7 @@ def _pairs(draws: Floats, width: float) -> tuple[Floats, Floats]:
     counts = np.bincount(((draws - low) / width + 0.5).astype(np.intp), minlength=cells).astype(np.float64)
     together = fftconvolve(counts, counts[::-1])[cells - 1 :].round()
     together[0] = (together[0] - len(draws)) / 2.0
-    return np.arange(len(together)) * width, together
+    return np.asarray(np.arange(len(together)) * width), np.asarray(together)
 
 
 def _functional(distances: Floats, pairs: Floats, number: int, width: float, order: int) -> float:

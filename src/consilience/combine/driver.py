@@ -15,6 +15,7 @@ from consilience.errors import ConsilienceWarning, DrawsError, InputError, must_
 from consilience.progress import Progress, is_shown
 
 from .base import Combined, Combiner, Floats
+from .functions import described
 from .inputs import as_subposteriors
 from .registry import COMBINERS, get_combiner
 
@@ -154,7 +155,7 @@ def _posterior(rule: Combiner, subposteriors: Subposteriors, combined: Combined,
             "method": rule.name,
             "kind": subposteriors.kind,
             "weights": [float(w) for w in subposteriors.weights],
-            "options": dataclasses.asdict(rule),  # type: ignore[call-overload]
+            "options": described(dataclasses.asdict(rule)),  # type: ignore[call-overload]
             "seed": seed,
             "draws_per_shard": list(subposteriors.num_draws),
             "notes": list(combined.notes),

@@ -107,3 +107,21 @@ def _checked(rule: str, name: str, found: Any, number: int, label: str) -> Float
             error=InputError,
         )
     return values
+
+
+def described(options: dict[str, Any]) -> dict[str, Any]:
+    """Options as a record can hold them: callables by their names.
+
+    Examples
+    --------
+    >>> described({"functions": {"size": np.exp, "sum": {"a": 1}}, "num_draws": 5})
+    {'functions': {'size': 'exp', 'sum': {'a': 1}}, 'num_draws': 5}
+    """
+    plain: dict[str, Any] = {}
+    for key, value in options.items():
+        if isinstance(value, Mapping):
+            value = described(dict(value))
+        elif callable(value):
+            value = str(getattr(value, "__name__", value))
+        plain[key] = value
+    return plain

@@ -33,6 +33,7 @@ Reference. Vyner's thesis, (3.13) to (3.16) and section 3.2.5.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -101,6 +102,7 @@ class Prior:
         return np.isinf(self.mean) and np.isinf(self.covariance)
 
 
+@lru_cache(maxsize=256)
 def packed_pairs(p: int, pairs: bool) -> tuple[np.ndarray, np.ndarray]:
     """Which products of r are summed: those of the upper triangle, or the squares only."""
     if pairs:

@@ -174,7 +174,7 @@ def _conditional_root(view: View) -> Floats:
     k, covariance = view.width, view.product.covariance
     across = covariance[:k, k:]
     left = covariance[k:, k:] - across.T @ np.linalg.solve(covariance[:k, :k], across)
-    return np.linalg.cholesky(left) if len(left) else left
+    return np.asarray(np.linalg.cholesky(left)) if len(left) else left
 
 
 def _sizes(

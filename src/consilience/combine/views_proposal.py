@@ -36,8 +36,8 @@ class Student:
     --------
     >>> student = Student(np.zeros(1), np.ones((1, 1)))
     >>> x = student.draw(20_000, np.random.default_rng(0))
-    >>> round(float(x.mean()), 2), round(float(x.var()), 1)
-    (0.0, 1.0)
+    >>> bool(abs(x.mean()) < 0.01), round(float(x.var()), 1)
+    (True, 1.0)
     """
 
     mean: Floats  # (k,)
@@ -45,7 +45,7 @@ class Student:
 
     @property
     def _root(self) -> Floats:
-        return np.linalg.cholesky(self.covariance * (DEGREES - 2.0) / DEGREES)
+        return np.asarray(np.linalg.cholesky(self.covariance * (DEGREES - 2.0) / DEGREES))
 
     def draw(self, number: int, generator: np.random.Generator) -> Floats:
         """Points (number, k)."""

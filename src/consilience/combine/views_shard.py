@@ -11,6 +11,7 @@ Computational Statistics and Data Analysis 11(1).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -86,7 +87,7 @@ class ShardView:
     ) -> ShardView:
         """From draws (N, k + p) of (theta, psi) and their moments; ``spacing`` (N, k) sets the bandwidth instead."""
         theta_map = symmetric_root(covariance[:k, :k], power=-0.5)[0]
-        slope = np.linalg.solve(covariance[:k, :k], covariance[:k, k:]).T
+        slope = np.asarray(np.linalg.solve(covariance[:k, :k], covariance[:k, k:]).T)
         left = covariance[k:, k:] - slope @ covariance[:k, k:]
         residual_map = np.linalg.inv(np.linalg.cholesky(left)) if len(left) else left
         apart = draws - mean
@@ -179,17 +180,31 @@ class ShardView:
         member = (self.order * groups) // len(self.order)
         sums = np.empty((1 + groups, 1 + p + len(packed_pairs(p, pairs)[0]), len(theta)))
         moments = np.empty((1 + groups, 1 + k + p, 1 + k + p))
-        for group in range(groups):
-            chosen = np.flatnonzero(member == group)
-            r = self.r[:, chosen]
-            sums[1 + group] = _products(r, pairs) @ self.kernel.matrix(points.u, self.pulled[chosen]).T
-            one = np.concatenate([np.ones((1, len(chosen))), self.u[chosen].T, r])
-            moments[1 + group] = one @ one.T
+        for chosen, group in self._runs(member, groups, sums.shape[1] + len(theta)):
+            values = _products(self.r[:, chosen], pairs)
+            weights = self.kernel.matrix(points.u, self.pulled[chosen])
+            one = np.concatenate([values[:1], self.u[chosen].T, values[1 : 1 + p]])
+            edges = np.searchsorted(group, np.arange(groups + 1))
+            for index in range(int(group[0]), int(group[-1]) + 1):
+                part = slice(edges[index], edges[index + 1])
+                sums[1 + index] = values[:, part] @ weights[:, part].T
+                moments[1 + index] = one[:, part] @ one[:, part].T
         sums[0], moments[0] = sums[1:].sum(axis=0), moments[1:].sum(axis=0)
         sums[1:], moments[1:] = sums[0] - sums[1:], moments[0] - moments[1:]
         shape = _shape(moments, k, pairs, self.effective)
         unit = self.residual_map @ scale if product.integrates else None
         product.add(log_density(sums, points, shape, moments[:, 0, 0], self.spread, prior, unit))
+
+    def _runs(self, member: np.ndarray, groups: int, held: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Draws in the order of their groups, and their groups: all at once where few, else group by group."""
+        order = np.argsort(member, kind="stable")
+        if len(order) * held <= ROOM:
+            yield order, member[order]
+            return
+        edges = np.searchsorted(member[order], np.arange(groups + 1))
+        for group in range(groups):
+            chosen = order[edges[group] : edges[group + 1]]
+            yield chosen, np.full(len(chosen), group)
 
     def evidence(self) -> Evidence:
         """What local moments at points spread over the shard's own draws show beyond their noise."""
