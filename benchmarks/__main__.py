@@ -8,7 +8,15 @@ import sys
 
 from benchmarks.measuring import MET, MISSED
 
-NAMES = ("start_up", "combine_speed", "two_processes", "scaling_rows", "memory_parquet", "logistic_vs_nuts")
+NAMES = (
+    "start_up",
+    "combine_speed",
+    "marginal_views_speed",
+    "two_processes",
+    "scaling_rows",
+    "memory_parquet",
+    "logistic_vs_nuts",
+)
 
 
 def main() -> int:

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import combine_speed, logistic_vs_nuts, memory_parquet, scaling_rows, start_up, two_processes
+from benchmarks import (
+    combine_speed,
+    logistic_vs_nuts,
+    marginal_views_speed,
+    memory_parquet,
+    scaling_rows,
+    start_up,
+    two_processes,
+)
 from benchmarks.__main__ import NAMES
 from benchmarks.measuring import MET, MISSED, Verdict, in_fresh_process, table
 from benchmarks.simulated import write_parquet
@@ -111,3 +119,9 @@ def test_both_sides_of_the_comparison_run_and_agree(tmp_path, capsys):
     peer |= {"load": 0.0, "ess": logistic_vs_nuts.effective(found["path"])}
     logistic_vs_nuts.report({"ours": {**ours, "load": 0.0, "distance": distance}, "nuts": peer})
     assert "wall time of NUTS over ours" in capsys.readouterr().out
+
+
+def test_marginal_views_are_timed():
+    seconds = marginal_views_speed.contestants(1_000)
+    assert set(seconds) == {"sums by the sweep", "shard", "sums by brute force"}
+    assert all(value >= 0.0 for value in seconds.values())

@@ -18,8 +18,9 @@ and U_j as S_j from the right. Each draw enters once and leaves once: O((M + N) 
 
 How it is done here. Within a block of neighbouring points the recursion is one cumulative sum of
 exp((x_i - anchor) / lam) s_i, with one anchor for a block that is at most `LONGEST` lam wide, so that nothing
-overflows and the exponent keeps its digits. A block has at most `BLOCK` points and draws: memory is O(BLOCK C),
-whatever M and N are. Rows are asked for block by block too: C may be of the order d².
+overflows and the exponent keeps its digits. A block has at most `BLOCK` points and draws,
+and fewer where C is large: memory does not grow with M and N. Rows are asked for block by block too: C may be of the
+order d².
 
 Errata of the thesis. Its display of the recursion drops signs, Algorithm 3 multiplies by lam where it divides and
 takes D_j at the first point in the place of t_j, and the window's sum counts draws where it should add s. Its
@@ -42,7 +43,8 @@ from .base import Floats
 
 # lam / rho and eps / rho.
 DECAY, HALF_WINDOW = 0.5566951, 0.8484647
-BLOCK = 4_096
+# Points and draws in a block, and numbers that all of its draws carry.
+BLOCK, NUMBERS = 4_096, 200_000
 # exp(300) leaves room in float64 for rows of any size, and rounding of the exponent costs 3e-14.
 LONGEST = 300.0
 
@@ -105,7 +107,8 @@ class Euwok:
         points, draws = np.ravel(points), np.ravel(draws)
         low = np.searchsorted(draws, points - self.half_window, side="left")
         high = np.searchsorted(draws, points + self.half_window, side="right")
-        sweep = _Sweep(points, draws, rows, low, high, self.decay, self.half_window)
+        block = max(16, min(BLOCK, NUMBERS // len(rows(0, 0))))
+        sweep = _Sweep(points, draws, rows, low, high, self.decay, self.half_window, block)
         for start, total in sweep.run():
             total *= self.peak
             yield start, total
@@ -120,6 +123,7 @@ class _Sweep:
     high: np.ndarray  # draws [high_j, N) in the upper one
     decay: float
     half_window: float
+    block: int
 
     def run(self) -> Iterator[tuple[int, Floats]]:
         starts = self._block_starts()
@@ -146,10 +150,10 @@ class _Sweep:
         while starts[-1] < number:
             j = starts[-1]
             stop = min(
-                j + BLOCK,
+                j + self.block,
                 int(np.searchsorted(self.points, self.points[j] + LONGEST * self.decay, side="right")),
-                int(np.searchsorted(self.low, self.low[j] + BLOCK, side="right")),
-                int(np.searchsorted(self.high, self.high[j] + BLOCK, side="right")),
+                int(np.searchsorted(self.low, self.low[j] + self.block, side="right")),
+                int(np.searchsorted(self.high, self.high[j] + self.block, side="right")),
             )
             starts.append(max(stop, j + 1))
         return np.array(starts)
@@ -175,7 +179,7 @@ class _Sweep:
     def _window_at(self, start: int, before: int, window: Floats) -> Floats:
         """The window at a block's first point: afresh where that is cheap, else from the point before."""
         low, high = int(self.low[start]), int(self.high[start])
-        if before < 0 or high - low <= 2 * BLOCK:
+        if before < 0 or high - low <= 2 * self.block:
             return self._plain(low, high)
         entered, left = int(self.high[before]), int(self.low[before])
         return window + self._plain(entered, high) - self._plain(left, low)
@@ -213,8 +217,8 @@ class _Sweep:
 
     def _total(self, start: int, stop: int, weight: Callable[[Floats], Floats]) -> Floats:
         total = np.zeros(len(self.rows(0, 0)))
-        for first in range(start, stop, BLOCK):
-            end = min(first + BLOCK, stop)
+        for first in range(start, stop, self.block):
+            end = min(first + self.block, stop)
             total += self.rows(first, end) @ weight(self.draws[first:end])
         return total
 

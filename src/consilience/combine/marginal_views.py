@@ -7,8 +7,9 @@ posterior of theta has up to a constant the density
 
 h_b a kernel estimate of theta's density in shard b, g_b a Gaussian for psi given theta whose mean and covariance are
 estimated locally, by the same kernel, and psi* the conditional mean under g~, the product of the shards' Gaussians.
-(Dividing by g~(psi* | theta), which Bayes' theorem asks for, divides by a constant.) Points theta are drawn by
-randomised quasi-Monte Carlo from a t_5 with g~'s first two moments and weighed by the estimate; all on the log scale.
+It is divided by the density at psi* of the product of the g_b, which integrates psi out (`views_product`; the thesis
+divides by g~(psi* | theta), a constant). Points theta are drawn by randomised quasi-Monte Carlo from a t_5 with g~'s
+first two moments and weighed by the estimate; all on the log scale.
 
 Assumptions. Given theta, psi is near Gaussian in every shard; theta itself may have any shape. Sub-posterior draws:
 the product of the shards' densities is the posterior's, whatever the shards' weights are.
@@ -27,11 +28,13 @@ the error of the quasi-Monte Carlo points added (taken as variance / ESS² in on
 least so fast, and variance / ESS in several).
 
 Cost. O((M + N log N) p²) per shard and view for M points, N draws and p other parameters with the EUWoK kernel;
-O(M N p²) with the Gaussian one. Memory: one copy of the draws besides the result.
+O(M N p²) with the Gaussian one. Memory: one copy of the draws besides the result (two while a function is
+evaluated), and some ten megabytes to work in.
 
 Reference. Vyner's thesis, chapter 3, Algorithm 2. What is taken otherwise, and why, is said where it is: the Jacobian
-of functions that bend (`views_completion`), residuals and bias corrections (`views_density`), the joined tails
-(`views_tail`), the pull (`views_shard`), the kernel's constants (`euwok`), the proposal's scale (`views_proposal`).
+of functions that bend (`views_completion`), the integral (`views_product`), residuals, shrinkage and bias corrections
+(`views_density`), the joined tails (`views_tail`), the pull (`views_shard`), the kernel's constants (`euwok`) and the
+proposal (`views_proposal`).
 """
 
 from __future__ import annotations
@@ -44,8 +47,6 @@ import numpy as np
 
 from consilience.draws import Subposteriors
 from consilience.errors import InputError, must_be
-from consilience.numerics import normalised_weights
-from consilience.pareto import shape_limit
 
 from .base import Combined, Equivariance, Floats, Kind, Need, effective_sizes, require_choice
 from .functions import Functions, check_functions, column_names, evaluate_functions
@@ -53,13 +54,13 @@ from .gaussian_product import sample_gaussian
 from .moments import GaussianProduct, ShardMoments, gaussian_product, shard_moments
 from .permute import canonical_order
 from .views_completion import RULE, complete
-from .views_look import Seen, View, look, resampled
+from .views_look import Seen, View, equal_draws, look, view_of_column
+from .views_report import doubts, worth
 from .views_shard import Density
 
 KernelName = Literal["euwok", "gaussian"]
 BandwidthName = Literal["sheather-jones", "silverman"]
 MOST_COLUMNS = 4
-MANY_NOTES = 4
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,8 @@ class MarginalViews:
     >>> combined = rule.combine(Subposteriors.of(shards, kind="subposterior", names=["a", "b"]))
     >>> combined.array.shape, combined.names
     ((1000, 1), ('sum',))
-    >>> weights = normalised_weights(combined.log_weights)
-    >>> round(float(weights @ combined.array[:, 0] ** 2), 1)
+    >>> weights = np.exp(combined.log_weights)
+    >>> round(float(weights @ combined.array[:, 0] ** 2 / weights.sum()), 1)
     0.5
     """
 
@@ -151,7 +152,7 @@ class MarginalViews:
             density, place = self._density(view.width), (index, count)
             seen.append(look(view, number, density, generator, shrinkage=self.shrinkage, place=place))
             notes += self._remarks(seen[-1])
-        warnings = (*moments.slow_chains(), *(x for view in seen for x in (*view.warnings, *_doubts(view))))
+        warnings = (*moments.slow_chains(), *(x for view in seen for x in (*view.warnings, *doubts(view))))
         combined = seen[0] if len(seen) == 1 else None
         if combined is not None:
             array, log_weights = combined.points, combined.log_weights
@@ -162,7 +163,7 @@ class MarginalViews:
             log_weights=log_weights,
             effective_sizes=np.concatenate([view.sizes for view in seen]),
             names=self._names(seen),
-            notes=(*_worth(seen), *notes),
+            notes=(*worth(seen), *notes),
             warnings=tuple(dict.fromkeys(warnings)),
         )
 
@@ -186,7 +187,7 @@ class MarginalViews:
         """Coordinates (theta, psi) of every view, one after the other: a copy of the draws lives for one only."""
         if self.functions is None:
             for column in range(shards.dimension):
-                yield _view_of_column(column, shards, moments, product)
+                yield view_of_column(column, shards, moments, product)
             return
         for name, function in self.functions.items():
             found = complete(name, function, shards, seed)
@@ -252,7 +253,7 @@ class MarginalViews:
         for view, column in zip(seen, at_template, strict=True):
             ranks = np.empty(number, dtype=np.intp)
             ranks[np.argsort(column, kind="stable")] = np.arange(number)
-            parts.append(_equal_draws(view, number)[ranks])
+            parts.append(equal_draws(view, number)[ranks])
         notes.append("Margins are the views'; dependence between columns is that of the Gaussian product.")
         return np.concatenate(parts, axis=1)
 
@@ -273,25 +274,6 @@ class MarginalViews:
                 )
                 found.append(np.random.default_rng([seed, index]).uniform(size=len(template)))
         return found
-
-
-def _view_of_column(
-    column: int, shards: Subposteriors, moments: ShardMoments, product: GaussianProduct
-) -> View:
-    """The view of one coordinate: the others complete it, and moments only change places."""
-    order = np.array([column, *(i for i in range(shards.dimension) if i != column)])
-    square = np.ix_(order, order)
-    return View(
-        name=shards.names[column],
-        width=1,
-        draws=lambda b: shards.draws[b][:, order],
-        spacing=lambda b: None,
-        moments=replace(
-            moments, means=moments.means[:, order], covariances=moments.covariances[:, order[:, None], order]
-        ),
-        effective=moments.effective_draws,
-        product=replace(product, mean=product.mean[order], covariance=product.covariance[square]),
-    )
 
 
 def _in_order(subposteriors: Subposteriors, order: list[int]) -> Subposteriors:
@@ -319,15 +301,6 @@ def _moments_in_order(moments: ShardMoments, order: list[int]) -> ShardMoments:
     )
 
 
-def _equal_draws(view: Seen, number: int) -> Floats:
-    """Equally weighted draws, sorted by the first column: quantiles of one column, chosen rows of several."""
-    if view.points.shape[1] > 1:
-        return view.points[resampled(view.points, view.log_weights, number)]
-    weights = normalised_weights(view.log_weights)
-    middles = np.cumsum(weights) - 0.5 * weights
-    return np.interp((np.arange(number) + 0.5) / number, middles, view.points[:, 0])[:, None]
-
-
 def _check_width(name: str, width: int) -> None:
     if width > MOST_COLUMNS:
         raise must_be(
@@ -338,29 +311,3 @@ def _check_width(name: str, width: int) -> None:
             "Split it into several functions.",
             error=InputError,
         )
-
-
-def _worth(seen: Sequence[Seen]) -> tuple[str, ...]:
-    """What the weights are worth, of each view or of the worst one."""
-    shown = seen if len(seen) <= MANY_NOTES else [min(seen, key=lambda view: view.worth)]
-    return tuple(
-        f"{view.name}: {len(view.points)} points worth {view.worth:.0f} draws, Pareto k-hat {view.shape:.2f}."
-        for view in shown
-    )
-
-
-def _doubts(view: Seen) -> tuple[str, ...]:
-    """What a reader has to know about one view."""
-    found = []
-    limit = shape_limit(len(view.points))
-    if view.shape > limit:
-        found.append(
-            f"{view.name}: Pareto k-hat of the weights is {view.shape:.2f}, dependable up to {limit:.2f}: the "
-            "posterior lies where few points were drawn. Raise num_draws, or compare with another rule."
-        )
-    if view.in_tails > 0.5:
-        found.append(
-            f"{view.name}: {100 * view.in_tails:.0f} % of the posterior lies where a shard has few draws, on "
-            "average over shards: Gaussian tails decide. Shards disagree; make longer chains or fewer shards."
-        )
-    return tuple(found)

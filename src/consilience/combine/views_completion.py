@@ -158,11 +158,17 @@ def _difference(
     """Derivative of the function by one parameter at every draw: (J_b, k) per shard."""
     step = np.zeros(subposteriors.dimension)
     step[column] = steps[column]
-    sides = []
-    for sign in (1.0, -1.0):
-        moved = replace(subposteriors, draws=tuple(x + sign * step for x in subposteriors.draws))
-        sides.append(evaluate_functions(RULE, {name: function}, moved)[name])
-    return [(high - low) / (2.0 * steps[column]) for high, low in zip(*sides, strict=True)]
+    found = []
+    # Shard by shard: a moved copy of one shard's draws is enough to hold.
+    for x, label in zip(subposteriors.draws, subposteriors.labels, strict=True):
+        high, low = (
+            evaluate_functions(
+                RULE, {name: function}, replace(subposteriors, draws=(x + sign * step,), labels=(label,))
+            )[name][0]
+            for sign in (1.0, -1.0)
+        )
+        found.append((high - low) / (2.0 * steps[column]))
+    return found
 
 
 def _systematic(log_weights: Floats, generator: np.random.Generator) -> np.ndarray:

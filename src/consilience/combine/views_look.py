@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from consilience.draws import Subposteriors
 from consilience.numerics import normalised_weights, weighted_covariance
 from consilience.pareto import effective_draws, pareto_shape
 from consilience.progress import tell
@@ -122,6 +123,34 @@ def resampled(points: Floats, log_weights: Floats, number: int) -> np.ndarray:
     return np.minimum(np.searchsorted(edges, positions, side="right"), len(points) - 1)
 
 
+def equal_draws(view: Seen, number: int) -> Floats:
+    """Equally weighted draws, sorted by the first column: quantiles of one column, chosen rows of several."""
+    if view.points.shape[1] > 1:
+        return view.points[resampled(view.points, view.log_weights, number)]
+    weights = normalised_weights(view.log_weights)
+    middles = np.cumsum(weights) - 0.5 * weights
+    return np.interp((np.arange(number) + 0.5) / number, middles, view.points[:, 0])[:, None]
+
+
+def view_of_column(
+    column: int, shards: Subposteriors, moments: ShardMoments, product: GaussianProduct
+) -> View:
+    """The view of one coordinate: the others complete it, and moments only change places."""
+    order = np.array([column, *(i for i in range(shards.dimension) if i != column)])
+    square = np.ix_(order, order)
+    return View(
+        name=shards.names[column],
+        width=1,
+        draws=lambda b: shards.draws[b][:, order],
+        spacing=lambda b: None,
+        moments=replace(
+            moments, means=moments.means[:, order], covariances=moments.covariances[:, order[:, None], order]
+        ),
+        effective=moments.effective_draws,
+        product=replace(product, mean=product.mean[order], covariance=product.covariance[square]),
+    )
+
+
 def _shard_views(view: View, density: Density) -> list[ShardView]:
     return [
         ShardView.of(
@@ -140,9 +169,10 @@ def _shard_views(view: View, density: Density) -> list[ShardView]:
 def _prior(shards: list[ShardView], shrinkage: float) -> Prior:
     """How much the shards' Gaussians count beside local estimates: empirical Bayes over all shards.
 
-    If local estimates scatter with variance tau² about the Gaussian's beyond their noise 1 / n, the best linear one
-    is n / (n + 1 / tau²) of what was found. tau² is what is found over the noise, less two standard errors of that:
-    a sum over many shards must not be made of noise.
+    If local estimates scatter with variance tau² about the Gaussian's beyond their noise 1 / n, a sum of B of them
+    has noise B / n, and what is common to all shards is B² tau²: the best linear estimate of the sum takes
+    n / (n + 1 / (B tau²)) of what was found. tau² is what is found over the noise, less two standard errors of that:
+    a sum over many shards must not be made of noise, and where all are Gaussian within noise nothing local is left.
     """
     if not shrinkage:
         return Prior()
@@ -153,7 +183,7 @@ def _prior(shards: list[ShardView], shrinkage: float) -> Prior:
     def worth(excess: list[float], numbers: int) -> float:
         noise = 2.0 * float(np.sqrt(2.0 / (windows.sum() * max(numbers, 1))))
         over = float(windows @ excess / windows.sum()) - noise
-        return shrinkage * draws / over if over > 0.0 else np.inf
+        return shrinkage * draws / (over * len(shards)) if over > 0.0 else np.inf
 
     return Prior(
         density=worth([x.density for x in found], 1),
@@ -187,7 +217,7 @@ def _sizes(
 ) -> Floats:
     """Independent draws that the means are worth: the jackknife over runs of draws, and the points' own error."""
     p = view.product.mean.size - view.width
-    few = max(16, min(JACKKNIFE_POINTS, 40_000 // (p * (p + 1) // 2 + 1)))
+    few = max(16, min(JACKKNIFE_POINTS, 10_000 // (p * (p + 1) // 2 + 1)))
     theta = points[resampled(points, log_weights, few)]
     psi = _conditional_mean(theta, view)
     runs = min(RUNS, min(len(shard.u) for shard in shards))

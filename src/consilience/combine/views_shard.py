@@ -29,7 +29,7 @@ from .views_tail import Bridge, anchors_of, bridge, neighbours, reduced
 Kernel = Euwok | GaussianKernel
 LARGEST_PULL = 0.5
 # Numbers held for one block of points.
-ROOM = 4_000_000
+ROOM = 500_000
 EVIDENCE_POINTS, MOST_FOR_PAIRS = 48, 20
 
 
@@ -147,7 +147,7 @@ class ShardView:
         p, number = len(points.r), np.array([float(len(self.u))])
         pairs = _with_pairs(points, prior)
         shape = Shape.standard(self.dimension, p, pairs, self.effective)
-        with_moments = p > 0 and points.mean is not None and not prior.whole
+        with_moments = _with_moments(points, prior)
         held = 1 + (p + len(packed_pairs(p, pairs)[0]) if with_moments else 0)
         unit = self.residual_map @ scale if product.integrates else None
 
@@ -176,14 +176,16 @@ class ShardView:
         """The same at a few points with all draws, then without each of `groups` runs of draws."""
         points = self.points(theta, psi)
         p, k = len(points.r), self.dimension
-        pairs = _with_pairs(points, prior)
+        pairs, with_moments = _with_pairs(points, prior), _with_moments(points, prior)
+        held = 1 + (p + len(packed_pairs(p, pairs)[0]) if with_moments else 0)
         member = (self.order * groups) // len(self.order)
-        sums = np.empty((1 + groups, 1 + p + len(packed_pairs(p, pairs)[0]), len(theta)))
+        sums = np.empty((1 + groups, held, len(theta)))
         moments = np.empty((1 + groups, 1 + k + p, 1 + k + p))
-        for chosen, group in self._runs(member, groups, sums.shape[1] + len(theta)):
-            values = _products(self.r[:, chosen], pairs)
+        for chosen, group in self._runs(member, groups, held + len(theta)):
+            r = self.r[:, chosen]
+            values = _products(r, pairs) if with_moments else np.ones((1, len(chosen)))
             weights = self.kernel.matrix(points.u, self.pulled[chosen])
-            one = np.concatenate([values[:1], self.u[chosen].T, values[1 : 1 + p]])
+            one = np.concatenate([values[:1], self.u[chosen].T, r])
             edges = np.searchsorted(group, np.arange(groups + 1))
             for index in range(int(group[0]), int(group[-1]) + 1):
                 part = slice(edges[index], edges[index + 1])
@@ -214,8 +216,9 @@ class ShardView:
         pairs = p <= MOST_FOR_PAIRS
         rows, columns = packed_pairs(p, pairs)
         sums = np.zeros((1 + p + len(rows), len(at)))
-        for first in range(0, len(self.u), BLOCK):
-            stop = min(first + BLOCK, len(self.u))
+        step = max(64, min(BLOCK, ROOM // (4 * len(sums))))
+        for first in range(0, len(self.u), step):
+            stop = min(first + step, len(self.u))
             sums += (
                 _products(self.r[:, first:stop], pairs) @ self.kernel.matrix(at, self.pulled[first:stop]).T
             )
@@ -242,6 +245,11 @@ def _first(terms: Terms, number: int) -> Terms:
         None if terms.precision is None else terms.precision[..., :number],
         None if terms.pull is None else terms.pull[..., :number],
     )
+
+
+def _with_moments(points: Points, prior: Prior) -> bool:
+    """Whether kernel sums of r are wanted, or those of 1 only."""
+    return len(points.r) > 0 and points.mean is not None and not prior.whole
 
 
 def _with_pairs(points: Points, prior: Prior) -> bool:
