@@ -246,6 +246,13 @@ def test_record_of_functions_can_be_saved(tmp_path):
     assert cs.load(tmp_path / "posterior.npz").info["options"]["functions"]["sum"] == {"a": 1.0, "b": 2.0}
 
 
+def test_weighted_draws_come_in_no_order():
+    draws = np.random.default_rng(0).normal(size=(3, 800, 1))
+    combined = MarginalViews().combine(shards_of(draws))
+    ranks = np.argsort(np.argsort(combined.array[:, 0]))
+    assert abs(np.corrcoef(ranks, np.arange(800))[0, 1]) < 5.0 / np.sqrt(800)
+
+
 def test_one_shard_is_its_own_functions():
     draws = np.random.default_rng(0).normal(size=(1, 300, 2))
     combined = MarginalViews(functions={"s": {"a": 1, "b": 1}}).combine(shards_of(draws, ["a", "b"]))

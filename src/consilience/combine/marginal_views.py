@@ -153,9 +153,10 @@ class MarginalViews:
             seen.append(look(view, number, density, generator, shrinkage=self.shrinkage, place=place))
             notes += self._remarks(seen[-1])
         warnings = (*moments.slow_chains(), *(x for view in seen for x in (*view.warnings, *doubts(view))))
-        combined = seen[0] if len(seen) == 1 else None
-        if combined is not None:
-            array, log_weights = combined.points, combined.log_weights
+        if len(seen) == 1:
+            # In no order: whoever takes the first few draws must not take the smallest.
+            mixed = np.random.default_rng([seed, key]).permutation(len(seen[0].points))
+            array, log_weights = seen[0].points[mixed], seen[0].log_weights[mixed]
         else:
             array, log_weights = self._together(seen, shards, product, seed, notes), None
         return Combined(
