@@ -11,6 +11,7 @@ from scipy import stats
 import consilience as cs
 from consilience.combine import combine, views_completion, views_look
 from consilience.combine.marginal_views import MarginalViews
+from consilience.combine.views_density import factored
 from consilience.draws import Subposteriors
 from consilience.errors import ConsilienceWarning, InputError
 from consilience.numerics import normalised_weights, weighted_covariance
@@ -88,6 +89,29 @@ def test_conditionals_that_bend_are_integrated_out(monkeypatch):
 
     monkeypatch.setattr(views_look, "Product", AtTheCentre)
     assert distance(rule.combine(shards), grid, density) > 1.5 * LIMIT
+
+
+def test_conditionals_of_varying_width_are_integrated_out(monkeypatch):
+    """psi | theta ~ N(0, exp(1.6 theta)) in B shards: their product has exp(-0.8 (B - 1) theta) more."""
+    rng = np.random.default_rng(11)
+    num_shards, draws = 3, []
+    middles = rng.normal(0.0, 0.3, num_shards)
+    for middle in middles:
+        theta = middle + rng.normal(size=30_000)
+        draws.append(np.stack([theta, np.exp(0.8 * theta) * rng.normal(size=30_000)], axis=1))
+    law = stats.norm(middles.mean() - 0.8 * (num_shards - 1) / num_shards, num_shards**-0.5)
+    grid = np.linspace(*law.ppf([1e-7, 1 - 1e-7]), 4_001)
+    rule = MarginalViews(functions={"theta": {"theta": 1}}, num_draws=4_000)
+    shards = shards_of(draws, ["theta", "psi"])
+    assert distance(rule.combine(shards), grid, law.logpdf(grid)) < LIMIT
+    right = views_look.Product.log_density
+
+    def wrong_sign(self):
+        log_determinant, _, _ = factored(self._precision, self._pull)
+        return right(self) + log_determinant
+
+    monkeypatch.setattr(views_look.Product, "log_density", wrong_sign)
+    assert distance(rule.combine(shards), grid, law.logpdf(grid)) > 1.5 * LIMIT
 
 
 def test_other_parameters_are_not_ignored():

@@ -88,6 +88,19 @@ def test_without_dense_points_a_shard_is_its_gaussian():
     np.testing.assert_allclose(found - found[0], expected - expected[0], atol=1e-9)
 
 
+@pytest.mark.parametrize("kernel", ["euwok", "gaussian"])
+def test_smoothing_leaves_the_variance_of_the_draws(kernel):
+    draws = np.random.default_rng(5).normal(size=(400, 1))
+    view = seen(draws, Density(kernel, "sheather-jones", 0.05, 10.0, 2.0, 5.0))
+    theta = np.linspace(-6.0, 6.0, 4_001)
+    weights = np.exp(log_density(view, theta)[0])
+    weights /= weights.sum()
+    variance = weights @ theta**2 - (weights @ theta) ** 2
+    # A kernel estimate of the draws where they are is wider by the kernel's variance.
+    assert view.kernel.variance > 0.06
+    assert variance == pytest.approx(draws.var(), rel=0.03)
+
+
 @pytest.mark.parametrize("fewest", [2.0, 40.0])
 def test_where_covariances_are_sparse_the_nearest_correlation_serves(fewest):
     """Three other parameters whose correlation is one number everywhere: both rules agree within noise."""
