@@ -166,6 +166,14 @@ def test_shards_that_say_different_things(monkeypatch):
 
 def test_methods_lists_every_rule():
     names = [record.name for record in methods()]
-    expected = ["swiss", "consensus", "recentering", "gaussian-barycenter", "gaussian-product", "pool"]
+    expected = [
+        "swiss",
+        "consensus",
+        "recentering",
+        "gaussian-barycenter",
+        "gaussian-product",
+        "pool",
+        "marginal-views",
+    ]
     assert names == expected
     assert SimpleNamespace(**dataclasses.asdict(methods()[1])).options == ("weighting",)

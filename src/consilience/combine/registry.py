@@ -13,6 +13,7 @@ from .base import Combiner
 from .consensus import Consensus
 from .gaussian_barycenter import GaussianBarycenter
 from .gaussian_product import GaussianProduct
+from .marginal_views import MarginalViews
 from .pool import Pool
 from .recentering import Recentering
 from .swiss import Swiss
@@ -24,6 +25,7 @@ COMBINERS: tuple[type[Combiner], ...] = (
     GaussianBarycenter,
     GaussianProduct,
     Pool,
+    MarginalViews,
 )
 
 
@@ -45,7 +47,7 @@ def methods() -> list[MethodRecord]:
     Examples
     --------
     >>> [record.name for record in methods() if record.kind == "subposterior"]
-    ['consensus']
+    ['consensus', 'marginal-views']
     """
     return [
         MethodRecord(
