@@ -13,6 +13,7 @@ NAMES = (
     "combine_speed",
     "pie_sort",
     "semiparametric_speed",
+    "marginal_views_speed",
     "two_processes",
     "scaling_rows",
     "memory_parquet",

@@ -11,6 +11,7 @@ import pytest
 from benchmarks import (
     combine_speed,
     logistic_vs_nuts,
+    marginal_views_speed,
     memory_parquet,
     pie_sort,
     scaling_rows,
@@ -136,3 +137,9 @@ def test_both_sides_of_the_comparison_run_and_agree(tmp_path, capsys):
     peer |= {"load": 0.0, "ess": logistic_vs_nuts.effective(found["path"])}
     logistic_vs_nuts.report({"ours": {**ours, "load": 0.0, "distance": distance}, "nuts": peer})
     assert "wall time of NUTS over ours" in capsys.readouterr().out
+
+
+def test_marginal_views_are_timed():
+    seconds = marginal_views_speed.contestants(1_000)
+    assert set(seconds) == {"sums by the sweep", "shard", "sums by brute force"}
+    assert all(value >= 0.0 for value in seconds.values())

@@ -178,6 +178,7 @@ def test_methods_lists_every_rule():
         "weierstrass",
         "partition-trees",
         "pie",
+        "marginal-views",
         "wasp",
         "median-posterior",
         "pool",

@@ -81,13 +81,14 @@ class Pool:
         weights = np.asarray(subposteriors.weights)
         apart = moments.means - weights @ moments.means
         between = (apart * weights[:, None]).T @ apart
-        covariance = np.tensordot(weights, moments.covariances, 1) + between
+        within = np.tensordot(weights, moments.covariances, 1)
+        covariance = within + between
         return Combined(
             array=np.concatenate(subposteriors.draws),
             log_weights=mixture_log_weights(subposteriors),
             effective_sizes=effective_sizes(covariance, np.tensordot(weights**2, moments.mean_errors, 1)),
             chain_lengths=stacked_chain_lengths(subposteriors),
-            notes=self._notes(between, covariance, moments.names),
+            notes=self._notes(between, within, moments.names),
             warnings=moments.slow_chains(),
         )
 
@@ -96,13 +97,14 @@ class Pool:
         return shared_out(total, num_shards)
 
     @staticmethod
-    def _notes(between: Floats, covariance: Floats, names: tuple[str, ...]) -> tuple[str, ...]:
+    def _notes(between: Floats, within: Floats, names: tuple[str, ...]) -> tuple[str, ...]:
         """Say how much of the mixture's variance is nothing but the distance of the shards."""
-        shares = np.diagonal(between) / np.diagonal(covariance)
+        ratios = np.diagonal(between) / np.diagonal(within)
+        shares = ratios / (1.0 + ratios)
         worst = int(np.argmax(shares))
         if shares[worst] < WORTH_NOTING:
             return ()
         return (
             f"{shares[worst]:.0%} of the variance of {names[worst]} lies between shards: pooled draws are "
-            f"{(1.0 - shares[worst]) ** -0.5:.1f} times as wide as the shards' own.",
+            f"{np.sqrt(1.0 + ratios[worst]):.1f} times as wide as the shards' own.",
         )

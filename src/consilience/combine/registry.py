@@ -15,6 +15,7 @@ from .gaussian_barycenter import GaussianBarycenter
 from .gaussian_product import GaussianProduct
 from .gp_product import GaussianProcessProduct
 from .kernel_product import KernelProduct
+from .marginal_views import MarginalViews
 from .median_posterior import MedianPosterior
 from .partition_trees import PartitionTrees
 from .pie import Pie
@@ -37,6 +38,7 @@ COMBINERS: tuple[type[Combiner], ...] = (
     Weierstrass,
     PartitionTrees,
     Pie,
+    MarginalViews,
     Wasp,
     MedianPosterior,
     Pool,
