@@ -169,6 +169,7 @@ def test_methods_lists_every_rule():
     expected = ["swiss", "consensus", "recentering", "gaussian-barycenter", "gaussian-product", "pool"]
     expected += ["pie", "wasp"]
     expected += ["median-posterior", "weierstrass"]
+    expected += ["fusion"]
     assert names == expected
     assert SimpleNamespace(**dataclasses.asdict(methods()[1])).options == ("weighting",)
 

@@ -11,6 +11,7 @@ from consilience.errors import InputError, must_be
 
 from .base import Combiner
 from .consensus import Consensus
+from .fusion import Fusion
 from .gaussian_barycenter import GaussianBarycenter
 from .gaussian_product import GaussianProduct
 from .median_posterior import MedianPosterior
@@ -32,6 +33,7 @@ COMBINERS: tuple[type[Combiner], ...] = (
     Wasp,
     MedianPosterior,
     Weierstrass,
+    Fusion,
 )
 
 
@@ -53,7 +55,7 @@ def methods() -> list[MethodRecord]:
     Examples
     --------
     >>> [record.name for record in methods() if record.kind == "subposterior"]
-    ['consensus', 'weierstrass']
+    ['consensus', 'weierstrass', 'fusion']
     """
     return [
         MethodRecord(
