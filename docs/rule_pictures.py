@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,8 @@ class Case:
     grid: np.ndarray
     shown: tuple[float, float]
     log_likelihoods: tuple[np.ndarray, ...]
+    # What a rule is given that has to be told the shards' densities.
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def targets(self, kind: str) -> list[np.ndarray]:
         """The shards' log densities, normalised."""
@@ -84,6 +87,29 @@ def bimodal() -> Case:
     return Case("bimodal", grid, (-2.6, 2.6), tuple(pieces))
 
 
+def declared(title: str, kind: type, outcomes: Sequence[Sequence[float]], shown: tuple[float, float]) -> Case:
+    """The intercept of a regression whose shards' densities are declared: prior^w x likelihood each."""
+    grid = np.linspace(-15.0, 15.0, 30_001)
+    targets = [
+        kind(np.ones((len(y), 1)), np.array(y, dtype=float), prior_sd=3.0, weight=w)
+        for y, w in zip(outcomes, WEIGHTS, strict=True)
+    ]
+    logs = tuple(target.density().log_density(grid[:, None]) for target in targets)
+    return Case(title, grid, shown, logs, {"targets": targets})
+
+
+def cases(rule: type[Combiner]) -> tuple[Case, Case]:
+    """Skewed and bimodal; two regressions for a rule that has to be told the densities."""
+    if "targets" not in rule.needs:
+        return skewed(), bimodal()
+    from consilience.combine.fusion_targets import LogisticTarget, PoissonTarget
+
+    return (
+        declared("logistic regression", LogisticTarget, [[1, 0, 0], [1, 1, 1], [1, 0, 0, 0, 0]], (-4.5, 4.5)),
+        declared("Poisson regression", PoissonTarget, [[1, 0], [2, 1], [1, 3, 2, 4]], (-2.6, 2.6)),
+    )
+
+
 def kind_of(rule: type[Combiner]) -> str:
     """The kind of draws to give to a rule."""
     return "subposterior" if rule.kind == "any" else rule.kind
@@ -97,7 +123,8 @@ def combined_density(
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        result = get_combiner(rule.name, **OPTIONS.get(rule.name, {})).combine(case.draws(kind_of(rule), rng))
+        made = get_combiner(rule.name, **OPTIONS.get(rule.name, {}), **case.options)
+        result = made.combine(case.draws(kind_of(rule), rng))
     x = result.array[:, 0]
     weights = None if result.log_weights is None else np.exp(result.log_weights - result.log_weights.max())
     # Less than Silverman's width: two modes are to be seen as they are.
@@ -112,8 +139,7 @@ def draw(rule: type[Combiner]) -> Path:
     figure, panels = plt.subplots(1, 2, figsize=(7.6, 2.9), dpi=100)
     kind = kind_of(rule)
     shards = "inflated shards" if kind == "inflated" else "shards' sub-posteriors"
-    for axes, make in zip(panels, (skewed, bimodal), strict=True):
-        case: Case = make()
+    for axes, case in zip(panels, cases(rule), strict=True):
         step = max(1, len(case.grid) // 2_000)
         for number, target in enumerate(case.targets(kind)):
             label = shards if number == 0 else None

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from consilience.combine import Combiner, get_combiner
+from consilience.combine.base import require_targets
 from consilience.combine.functions import recorded_options
 from consilience.data import SitePartition
 from consilience.data.autoshards import MOST_SHARDS
@@ -96,6 +97,7 @@ def checked_request(
     if precision not in PRECISIONS:
         raise must_be("fit", "precision", "'float32' or 'float64'", precision, "The default is 'float32'.")
     combiner, refinements = get_combiner(method, **options), _refinements(refine)
+    require_targets(combiner)
     if getattr(combiner, "functions", None) is not None and refinements:
         raise must_be(
             "fit",

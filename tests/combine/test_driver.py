@@ -182,6 +182,7 @@ def test_methods_lists_every_rule():
         "wasp",
         "median-posterior",
         "pool",
+        "fusion",
     ]
     assert names == expected
     assert SimpleNamespace(**dataclasses.asdict(methods()[1])).options == ("weighting",)

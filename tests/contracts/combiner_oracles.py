@@ -6,6 +6,7 @@ from the rule's own Monte Carlo error and not from a chosen tolerance.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import typing
 from dataclasses import dataclass
@@ -19,6 +20,15 @@ from consilience.numerics import normalised_weights, weighted_covariance, weight
 # P(|t| > 6) is 4e-6 with 23 degrees of freedom.
 Z_LIMIT = 6.0
 
+# Rules that need the shards' densities as well as draws are handed plain draws here and asked to take the densities
+# from them. Nothing else may be set: all other options are the rule's defaults, or listed choices.
+TARGETS_FROM_DRAWS = {"fusion": {"targets": "gaussian"}}
+
+
+def default(rule: type[Combiner]) -> Combiner:
+    """A registered rule with its defaults."""
+    return rule(**TARGETS_FROM_DRAWS.get(rule.name, {}))
+
 
 def variants() -> list[Combiner]:
     """Every registered rule with every combination of its options of listed choices; defaults first."""
@@ -30,9 +40,9 @@ def variants() -> list[Combiner]:
             for name, hint in hints.items()
             if typing.get_origin(hint) is typing.Literal and name in getattr(rule, "__match_args__", ())
         }
-        found.append(rule())
+        found.append(default(rule))
         for choice in itertools.product(*listed.values()):
-            candidate = rule(**dict(zip(listed, choice, strict=True)))
+            candidate = dataclasses.replace(default(rule), **dict(zip(listed, choice, strict=True)))
             if candidate not in found:
                 found.append(candidate)
     return found

@@ -18,10 +18,10 @@ from combiner_oracles import Z_LIMIT, GaussianScenario, kinds
 
 import consilience.combine as room
 from consilience.combine import COMBINERS, Combined, combine, get_combiner, methods
-from consilience.errors import DrawsError
+from consilience.errors import DrawsError, InputError
 
 VARIANTS = [(rule, kind) for rule in oracles.variants() for kind in kinds(rule)]
-DEFAULTS = [(rule(), kind) for rule in COMBINERS for kind in kinds(rule())]
+DEFAULTS = [(oracles.default(rule), kind) for rule in COMBINERS for kind in kinds(rule())]
 
 # These invert no covariance matrix: a column that repeats another comes out as it went in. Others refuse.
 CARRY_DEPENDENT_COLUMNS = (
@@ -36,6 +36,8 @@ CARRY_DEPENDENT_COLUMNS = (
 HISTOGRAMS = tuple(
     rule for rule in oracles.variants() if rule.name == "partition-trees" and rule.within != "shard-gaussian"
 )
+# These work out what they would cost, and refuse a thousand shards instead of never coming back.
+REFUSE_A_THOUSAND_SHARDS = (get_combiner("fusion", targets="gaussian", tree="fork-and-join"),)
 
 
 def name_of(value: object) -> str:
@@ -79,9 +81,16 @@ def test_every_record_answers_for_its_rule():
     for record, rule in zip(methods(), COMBINERS, strict=True):
         assert record.name == rule.name
         assert record.kind in ("subposterior", "inflated", "any")
-        assert set(record.needs) <= {"draws", "log densities", "pass-back"}
+        assert set(record.needs) <= {"draws", "log densities", "pass-back", "targets"}
         assert record.reference
         assert json.dumps(dataclasses.asdict(record))
+
+
+def test_rules_that_need_targets_are_those_listed_and_refuse_to_go_without():
+    assert {rule.name for rule in COMBINERS if "targets" in rule.needs} == set(oracles.TARGETS_FROM_DRAWS)
+    for name in oracles.TARGETS_FROM_DRAWS:
+        with pytest.raises(InputError, match="`targets` must be the density that each shard sampled"):
+            combine(np.random.default_rng(0).normal(size=(3, 200, 2)), method=name, kind="subposterior")
 
 
 @every_variant
@@ -209,6 +218,10 @@ def test_one_dimension_and_a_thousand_shards(rule, kind):
     shards = oracles.shards_of(draws, kind=kind)
     if rule in HISTOGRAMS:
         with pytest.raises(DrawsError, match="at least 100 independent ones per shard"):
+            rule.combine(shards, seed=0)
+        return
+    if rule in REFUSE_A_THOUSAND_SHARDS:
+        with pytest.raises(DrawsError, match=r"`limit` must be at least the .* evaluations"):
             rule.combine(shards, seed=0)
         return
     combined = rule.combine(shards, seed=0)

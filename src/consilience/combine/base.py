@@ -14,7 +14,7 @@ from consilience.errors import InputError, must_be
 Floats = NDArray[np.float64]
 
 Kind = Literal["subposterior", "inflated", "any"]
-Need = Literal["draws", "log densities", "pass-back"]
+Need = Literal["draws", "log densities", "pass-back", "targets"]
 # The maps x -> T x + c that a rule commutes with, with its default options: every invertible T, or only
 # similarities (rotation, one scale), or only diagonal ones.
 Equivariance = Literal["affine", "similarity", "diagonal"]
@@ -69,6 +69,20 @@ def require_choice(rule: str, option: str, value: Any, choices: tuple[str, ...])
     if value not in choices:
         listed = ", ".join(repr(choice) for choice in choices)
         raise must_be(rule, option, f"one of {listed}", value, "Choose one of them.", error=InputError)
+
+
+def require_targets(rule: Combiner) -> None:
+    """Refuse a rule that needs the shards' densities and was not given them."""
+    if "targets" not in rule.needs or getattr(rule, "targets", None) is not None:
+        return
+    raise must_be(
+        rule.name,
+        "targets",
+        "the density that each shard sampled",
+        None,
+        "Declare one per shard as the rule's page says, or use a rule that needs draws only.",
+        error=InputError,
+    )
 
 
 def shared_out(total: int, num_shards: int) -> int:

@@ -13,7 +13,7 @@ from consilience.draws import Posterior, Subposteriors
 from consilience.errors import ConsilienceWarning, DrawsError, InputError, must_be
 from consilience.progress import Progress, is_shown
 
-from .base import Combined, Combiner, Floats
+from .base import Combined, Combiner, Floats, require_targets
 from .functions import recorded_options
 from .hints import densities_hint, no_longer_positive
 from .inputs import Gathered, gather
@@ -137,13 +137,14 @@ def check_kind(rule: Combiner, kind: str) -> None:
 
 
 def check_needs(rule: Combiner, subposteriors: Subposteriors) -> None:
-    """Refuse draws that lack the log densities on which the rule rests.
+    """Refuse draws that lack the log densities on which the rule rests, and rules that lack their targets.
 
     Examples
     --------
     >>> shards = Subposteriors.of(np.random.default_rng(0).normal(size=(2, 50, 1)), kind="inflated")
     >>> check_needs(get_combiner("swiss"), shards)
     """
+    require_targets(rule)
     if "log densities" not in rule.needs or subposteriors.log_densities is not None:
         return
     raise must_be(

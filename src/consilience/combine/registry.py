@@ -11,6 +11,7 @@ from consilience.errors import InputError, must_be
 
 from .base import Combiner
 from .consensus import Consensus
+from .fusion import Fusion
 from .gaussian_barycenter import GaussianBarycenter
 from .gaussian_product import GaussianProduct
 from .gp_product import GaussianProcessProduct
@@ -42,6 +43,7 @@ COMBINERS: tuple[type[Combiner], ...] = (
     Wasp,
     MedianPosterior,
     Pool,
+    Fusion,
 )
 
 
