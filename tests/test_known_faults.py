@@ -11,6 +11,7 @@ from consilience.data import open_source, split
 from consilience.errors import DrawsError
 
 # Rules that move draws without inverting a covariance; the others must name the column.
+TARGETS = {"fusion": {"targets": "gaussian"}}
 CARRY_THROUGH = ("recentering", "pool", "pie")
 
 
@@ -33,7 +34,7 @@ def test_constant_or_duplicated_parameters_are_named_and_never_nan(record, fault
         # With log densities, for rules that rest on them.
         log_densities = list(-0.5 * (draws**2).sum(axis=2))
         shards = cs.Subposteriors.of(draws, kind=kind, names=["slope", "level"], log_densities=log_densities)
-        return cs.combine(shards, method=record.name)
+        return cs.combine(shards, method=record.name, **TARGETS.get(record.name, {}))
 
     with pytest.raises(DrawsError, match="level"):
         combined()
