@@ -132,7 +132,7 @@ def prepare(subposteriors: Subposteriors, *, pull: float | None) -> Problem:
         labels=tuple(subposteriors.labels[b] for b in order),
         log_densities=None,
     )
-    moments = _reordered(moments, order)
+    moments = moments.in_order(order)
     product = pull_together(
         moments, gaussian_product(moments, np.ones(shards.num_shards)), shards.weights, pull=pull
     )
@@ -144,21 +144,6 @@ def _copies(draws: tuple[Floats, ...]) -> Floats:
     first = [i == 0 or not np.array_equal(x, draws[i - 1]) for i, x in enumerate(draws)]
     group = np.cumsum(first) - 1
     return np.bincount(group)[group].astype(np.float64)
-
-
-def _reordered(moments: ShardMoments, order: list[int]) -> ShardMoments:
-    """Moments of the shards in another order."""
-    return replace(
-        moments,
-        labels=tuple(moments.labels[b] for b in order),
-        sizes=moments.sizes[order],
-        means=moments.means[order],
-        covariances=moments.covariances[order],
-        effective_draws=moments.effective_draws[order],
-        mean_errors=moments.mean_errors[order],
-        dependent=(),
-        slow=tuple(i for i, b in enumerate(order) if b in moments.slow),
-    )
 
 
 def combined_by_walk(

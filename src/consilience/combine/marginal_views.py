@@ -142,7 +142,7 @@ class MarginalViews:
         shards = _in_order(subposteriors, order)
         moments = shard_moments(subposteriors)
         moments.require_independent_columns()
-        moments = _moments_in_order(moments, order)
+        moments = moments.in_order(order)
         product = gaussian_product(moments, np.ones(shards.num_shards))
         number = self.num_draws or max(shards.num_draws)
         seen, notes = [], []
@@ -286,19 +286,6 @@ def _in_order(subposteriors: Subposteriors, order: list[int]) -> Subposteriors:
         chain_lengths=tuple(subposteriors.chain_lengths[b] for b in order),
         labels=tuple(subposteriors.labels[b] for b in order),
         log_densities=None,
-    )
-
-
-def _moments_in_order(moments: ShardMoments, order: list[int]) -> ShardMoments:
-    return replace(
-        moments,
-        labels=tuple(moments.labels[b] for b in order),
-        sizes=moments.sizes[order],
-        means=moments.means[order],
-        covariances=moments.covariances[order],
-        effective_draws=moments.effective_draws[order],
-        mean_errors=moments.mean_errors[order],
-        slow=tuple(order.index(b) for b in moments.slow),
     )
 
 

@@ -31,7 +31,7 @@ effective draws, are refused by name; fewer than 5 d give a warning.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -75,6 +75,21 @@ class ShardMoments:
         if self.effective_draws[worst] <= self.dimension + 4:
             raise _too_few(self, worst)
         return estimate_precision(self.covariances, self.effective_draws)
+
+    def in_order(self, order: Sequence[int]) -> ShardMoments:
+        """The same shards in another order."""
+        chosen = list(order)
+        return replace(
+            self,
+            labels=tuple(self.labels[b] for b in chosen),
+            sizes=self.sizes[chosen],
+            means=self.means[chosen],
+            covariances=self.covariances[chosen],
+            effective_draws=self.effective_draws[chosen],
+            mean_errors=self.mean_errors[chosen],
+            dependent=tuple(i for i, b in enumerate(chosen) if b in self.dependent),
+            slow=tuple(i for i, b in enumerate(chosen) if b in self.slow),
+        )
 
     def require_independent_columns(self) -> None:
         """Refuse singular covariances, naming the column."""
