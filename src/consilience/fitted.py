@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from consilience.draws import Posterior, Subposteriors
-from consilience.report import ReportInput, print_summary, write_report
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from consilience.report import ReportInput
 
 SHARD_COLUMNS = (
     "rows",
@@ -101,10 +102,14 @@ class Fit:
 
     def report(self, path: str | os.PathLike[str]) -> Path:
         """Write a self-contained HTML report."""
+        from consilience.report import write_report
+
         return write_report(path, self.to_report())
 
     def to_report(self, discrepancy: Any = None) -> ReportInput:
         """Gather what a report shows; `discrepancy` is a comparison with a reference, where there is one."""
+        from consilience.report import ReportInput
+
         return ReportInput(
             title=str(self.model.get("formula") or "Posterior"),
             posterior=self.posterior,
@@ -121,6 +126,8 @@ class Fit:
 
     def __str__(self) -> str:
         import io
+
+        from consilience.report import print_summary
 
         text = io.StringIO()
         print_summary(self.to_report(), text)

@@ -21,7 +21,6 @@ the following is a bound of |g|^2 - sum |x_i|^2 u_i from below, and the best one
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import nnls
 from scipy.special import lambertw
 
 from .base import Floats
@@ -84,6 +83,8 @@ def by_one_side(precision: Floats, rows: Floats, at_mode: Floats) -> float:
     >>> by_one_side(np.eye(1), np.array([[1.0], [-0.5]]), np.array([3.0, 1.0]))
     -inf
     """
+    from scipy.optimize import nnls  # a tenth of a second, which no other rule has to wait for
+
     squares = np.sum(rows**2, axis=1)
     real = squares > 0
     if not real.any():
