@@ -10,8 +10,9 @@ import consilience as cs
 from consilience.data import open_source, split
 from consilience.errors import DrawsError
 
-# Rules that move draws without inverting a covariance; the others must name the column.
+# What a rule is given that has to be told the shards' densities.
 TARGETS = {"fusion": {"targets": "gaussian"}}
+# Rules that move draws without inverting a covariance; the others must name the column.
 CARRY_THROUGH = ("recentering", "pool", "pie")
 
 

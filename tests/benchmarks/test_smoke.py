@@ -109,6 +109,7 @@ def test_fits_run_in_memory_and_from_a_file(tmp_path):
     watched = memory_parquet.run_fit(str(path), scaling_rows.FEATURES, 1, 2, None, 200)
     assert watched["all"] > watched["private"] > 0
     # A stage shorter than the watch's interval is not seen.
+    assert watched["by_stage"]
     assert set(watched["by_stage"]) <= {"imports", *watched["stages"]}
     found = two_processes.run_fit(rows=400, shards=2, workers=1, draws=200)
     assert found["in_shards"] > 0
