@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from consilience.data import RandomPartition, Source, automatic_shards, open_source
+from consilience.data.columns import Columns, rows_at_once
 from consilience.errors import DataError, must_be
 from consilience.machine import usable_cores
 from consilience.request import Request
@@ -53,7 +56,7 @@ def prepare(request: Request, model: Any, data: Any) -> Ready:
         raise DataError(
             f"fit: every row of {source.name} has a missing value. Look at what fills its columns."
         )
-    model = model.prepare(source.scan)
+    model = model.prepare(partial(_in_small_batches, source))
     example = model.rows(next(iter(source.scan(columns, 1024))))
     model.validate(example)
     partition, notes = request.shards, tuple(source.notes) + tuple(model.notes)
@@ -65,6 +68,11 @@ def prepare(request: Request, model: Any, data: Any) -> Ready:
     elif isinstance(partition, int):
         partition = RandomPartition(partition)
     return Ready(model, source, columns, partition, model.fingerprint(example), notes)
+
+
+def _in_small_batches(source: Source, columns: Sequence[str] | None) -> Iterator[Columns]:
+    wide = len(source.columns if columns is None else columns)
+    return source.scan(columns, rows_at_once(wide))
 
 
 def _needed_columns(request: Request, model: Any, source: Source) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from consilience.data import RandomPartition, Shards, TimePartition, open_source, split
+from consilience.data import columns as columns_module
 from consilience.data import spool as spool_module
 from consilience.errors import DataError, StoreError
 
@@ -81,7 +82,7 @@ def test_several_parts_give_the_same_rows(
 ) -> None:
     whole = divide(file, tmp_path / "one")
     monkeypatch.setattr(spool_module, "PART_BYTES", 20_000)
-    monkeypatch.setattr(spool_module, "_BATCH_BYTES", 1)
+    monkeypatch.setattr(columns_module, "_BYTES_AT_ONCE", 1)
     parts = divide(file, tmp_path / "many")
     assert len(list((tmp_path / "many").glob("part-*.arrow"))) > 3
     for shard in range(4):

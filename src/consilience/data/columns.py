@@ -33,6 +33,9 @@ Columns = dict[str, np.ndarray]
 #: change.
 BLOCK_ROWS = 65_536
 
+#: Bytes of rows that are read at once where nothing but memory decides.
+_BYTES_AT_ONCE = 4 << 20
+
 
 @dataclasses.dataclass(frozen=True)
 class ColumnType:
@@ -62,6 +65,20 @@ ARRAY = ColumnType("array", np.dtype(np.float64))
 def count_rows(columns: Columns) -> int:
     """Return the common length of the columns (0 for none)."""
     return len(next(iter(columns.values()))) if columns else 0
+
+
+def rows_at_once(columns: int) -> int:
+    """Return how many rows of so many columns to read at once; batches divide a block, so both end together.
+
+    Examples
+    --------
+    >>> rows_at_once(3), rows_at_once(31), rows_at_once(100_000)
+    (65536, 16384, 1024)
+    """
+    rows = BLOCK_ROWS
+    while rows > 1024 and rows * columns * 8 > _BYTES_AT_ONCE:
+        rows //= 2
+    return rows
 
 
 def arrow_type(kind: Any, nullable: bool) -> ColumnType | None:

@@ -1,6 +1,6 @@
 """Rows of a file sorted by shard, on disk, in one pass and in bounded memory.
 
-The rows are taken a part at a time (about 64 MB). The rows of a part are grouped by shard and written as one
+The rows are taken a part at a time (about 32 MB). The rows of a part are grouped by shard and written as one
 Arrow IPC file in which record batch b holds the rows of shard b. A shard is then record batch b of every
 part, found through the file's own index and mapped, so reading it costs its own bytes and no more.
 
@@ -19,18 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from consilience.data.columns import BLOCK_ROWS, Columns, Shown, count_rows
+from consilience.data.columns import Columns, Shown, count_rows, rows_at_once
 from consilience.data.source import Source
 from consilience.errors import DataError, StoreError, must_be
 
 FORMAT = 1
 MARKER = "rows.json"
 
-#: Bytes of rows per part. A part is in memory about twice while it is sorted.
-PART_BYTES = 64 << 20
-
-#: Bytes of rows per batch read: wide tables are read fewer rows at a time.
-_BATCH_BYTES = 8 << 20
+#: Bytes of rows per part. A part is in memory about three times while it is sorted.
+PART_BYTES = 32 << 20
 
 
 def write_spool(
@@ -94,7 +91,7 @@ def _parts(
     shards: list[np.ndarray] = []
     held = 0
     waiting = np.empty(0, dtype=np.int64)
-    for batch in source.scan(columns, _batch_rows(source, columns)):
+    for batch in source.scan(columns, rows_at_once(len(columns))):
         rows = count_rows(batch)
         while len(waiting) < rows:
             more = next(labels, None)
@@ -162,14 +159,6 @@ def _bytes(values: np.ndarray) -> int:
         return values.nbytes
     sample = values[:: max(1, len(values) // 64)]
     return int(len(values) * (8 + np.mean([len(text or "") for text in sample])))
-
-
-def _batch_rows(source: Source, columns: tuple[str, ...]) -> int:
-    """Return how many rows to read at once; batches divide a block, so both end together."""
-    rows = BLOCK_ROWS
-    while rows > 1024 and rows * len(columns) * 8 > _BATCH_BYTES:
-        rows //= 2
-    return rows
 
 
 def _release() -> None:

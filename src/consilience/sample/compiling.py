@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 import jax
 import numpy as np
 
+from consilience.machine import release_freed_memory
 from consilience.model.fingerprints import abstract_rows, json_fingerprint, program_fingerprint
 from consilience.model.space import double_precision
 
@@ -91,6 +92,7 @@ class Program:
             entry.started = True
             if entry.compiled is None:
                 entry.compiled = self._function.lower(*arguments).compile()
+                release_freed_memory()  # a compiler frees a hundred megabytes, and the heap would keep them
         return entry.compiled
 
 
