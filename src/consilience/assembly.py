@@ -33,6 +33,7 @@ def combined(request: Request, ready: Ready, rows: Shards, sampled: Sequence[Sha
         labels=rows.labels,
         chain_lengths=[shard.chain_lengths for shard in sampled],
         log_densities=[shard.log_density for shard in sampled],
+        curvatures=np.stack([shard.curvature for shard in sampled]),
     )
     options = asdict(request.combiner)  # type: ignore[call-overload]
     with python_warnings.catch_warnings():

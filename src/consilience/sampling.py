@@ -116,7 +116,9 @@ def _finished(store: RunDirectory | None, number: int) -> dict[int, ShardDraws]:
         if loaded is not None:
             arrays, record = loaded
             lengths = tuple(int(n) for n in arrays["chain_lengths"])
-            done[index] = ShardDraws(index, arrays["draws"], arrays["log_density"], lengths, record)
+            draws, d = arrays["draws"], arrays["draws"].shape[1]
+            curvature = arrays.get("curvature", np.full((d, d), np.nan))  # earlier runs did not keep it
+            done[index] = ShardDraws(index, draws, arrays["log_density"], lengths, curvature, record)
     return done
 
 
@@ -125,6 +127,7 @@ def _save_shard(store: RunDirectory, ready: Ready, draws: ShardDraws) -> None:
         "draws": draws.draws,
         "log_density": draws.log_density,
         "chain_lengths": np.asarray(draws.chain_lengths),
+        "curvature": draws.curvature,
         "user": ready.model.space.to_user(draws.draws),
     }
     store.save_shard(draws.index, arrays, draws.record)

@@ -72,6 +72,7 @@ class Part:
     mean: Floats
     covariance: Floats
     effective: float
+    covariance_draws: float  # that the covariance is worth
     mean_error: Floats
     names: tuple[str, ...]
     notes: tuple[str, ...] = field(default=())
@@ -87,6 +88,7 @@ class Part:
             mean=(moments.means[shard] - frame.centre) @ turn,
             covariance=turn.T @ moments.covariances[shard] @ turn,
             effective=float(moments.effective_draws[shard]),
+            covariance_draws=float(moments.covariance_draws[shard]),
             mean_error=turn.T @ moments.mean_errors[shard] @ turn,
             names=moments.names,
         )
@@ -157,6 +159,7 @@ def merge(
         mean=array.mean(axis=0),
         covariance=weighted_moments(array, np.full(total, 1.0 / total))[0] * (total / max(total - 1, 1)),
         effective=effective,
+        covariance_draws=effective,
         mean_error=mean_error,
         names=parts[0].names,
         notes=notes,
@@ -243,6 +246,7 @@ def _stacked(parts: list[Part]) -> ShardMoments:
         mean_errors=np.array([part.mean_error for part in parts]),
         dependent=(),
         slow=(),
+        covariance_draws=np.array([part.covariance_draws for part in parts]),
     )
 
 

@@ -92,7 +92,7 @@ def _noise_share(moments: ShardMoments, product: GaussianProduct, weights: Float
     relative = product.shares / weights[:, None, None]
     squares = np.einsum("bij,bji->b", relative, relative)
     traces = np.trace(relative, axis1=1, axis2=2)
-    noise = (squares + traces**2) / (moments.effective_draws - d - 2)
+    noise = (squares + traces**2) / (moments.known.draws - d - 2)
     seen = squares - 2.0 * traces + d
     return float(min(1.0, (1.0 - 1.0 / num_shards) * noise.sum() / max(seen.sum(), 1e-300)))
 
@@ -106,5 +106,5 @@ def _variances(
     lengths = np.einsum("bi,bij,bj->b", apart, precisions, apart)
     moved = np.einsum("bij,bj->bi", shares, apart) ** 2
     spread = np.einsum("bij,ji->bi", shares, covariance)
-    noise = (1.0 - pull) / (moments.effective_draws - moments.dimension - 2)
+    noise = (1.0 - pull) / (moments.known.draws - moments.dimension - 2)
     return own, noise[:, None] * (moved + lengths[:, None] * spread)

@@ -131,6 +131,7 @@ def prepare(subposteriors: Subposteriors, *, pull: float | None) -> Problem:
         chain_lengths=tuple(subposteriors.chain_lengths[b] for b in order),
         labels=tuple(subposteriors.labels[b] for b in order),
         log_densities=None,
+        curvatures=None,  # the moments carry them
     )
     moments = moments.in_order(order)
     product = pull_together(

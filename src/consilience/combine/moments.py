@@ -24,6 +24,9 @@ weights, since a noisy P_b pulls mu to and fro between means that differ,
 Inflated shards lie about sqrt(B) posterior widths apart, and the second part is then B (d + 1) times the
 first: it is what limits how well few draws per shard can place the posterior.
 
+A covariance is worth another number of draws than a mean (`covariance_draws`), and where the curvature at the modes
+is known the two are brought together (`curvature`); n_b is then what that is worth.
+
 Fails: never silently. Columns that depend on each other linearly, and shards with no more than d + 4
 effective draws, are refused by name; fewer than 5 d give a warning.
 """
@@ -41,6 +44,8 @@ from consilience.errors import DrawsError, must_be
 from consilience.numerics import FEW_DRAWS_PER_DIMENSION, PrecisionEstimate, estimate_precision
 
 from .base import Floats
+from .covariance_draws import covariance_draws
+from .curvature import Known, pull_to_curvature
 
 # A column whose unexplained share of variance is under this is a linear combination of the others: float64
 # rounding leaves 1e-16, draws stored in float32 leave 1e-14.
@@ -58,23 +63,33 @@ class ShardMoments:
     sizes: Floats  # (B,) draws
     means: Floats  # (B, d)
     covariances: Floats  # (B, d, d)
-    effective_draws: Floats  # (B,)
+    effective_draws: Floats  # (B,) that each mean is worth
     mean_errors: Floats  # (B, d, d) Monte Carlo covariance of each mean
     dependent: tuple[int, ...]  # shards whose covariance is singular
     slow: tuple[int, ...]  # shards whose autocorrelation is too long for their chains to show
+    covariance_draws: Floats  # (B,) that each covariance is worth
+    curvatures: Floats | None = None  # (B, d, d) inverse curvatures at the modes; NaN where there is none
 
     @property
     def dimension(self) -> int:
         return self.means.shape[1]
 
     @cached_property
+    def known(self) -> Known:
+        """Covariances of all shards from draws and, where it is known, from the curvature at the mode."""
+        self.require_independent_columns()
+        if self.curvatures is None:
+            return Known(self.covariances, self.covariance_draws, np.zeros(len(self.sizes)))
+        return pull_to_curvature(self.covariances, self.covariance_draws, self.curvatures)
+
+    @cached_property
     def precisions(self) -> PrecisionEstimate:
         """Corrected precisions of all shards."""
-        self.require_independent_columns()
-        worst = int(np.argmin(self.effective_draws))
-        if self.effective_draws[worst] <= self.dimension + 4:
-            raise _too_few(self, worst)
-        return estimate_precision(self.covariances, self.effective_draws)
+        worth = np.minimum(self.known.draws, self.effective_draws)
+        worst = int(np.argmin(worth))
+        if worth[worst] <= self.dimension + 4:
+            raise _too_few(self, worst, float(worth[worst]))
+        return estimate_precision(self.known.covariances, self.known.draws)
 
     def in_order(self, order: Sequence[int]) -> ShardMoments:
         """The same shards in another order."""
@@ -89,6 +104,8 @@ class ShardMoments:
             mean_errors=self.mean_errors[chosen],
             dependent=tuple(i for i, b in enumerate(chosen) if b in self.dependent),
             slow=tuple(i for i, b in enumerate(chosen) if b in self.slow),
+            covariance_draws=self.covariance_draws[chosen],
+            curvatures=None if self.curvatures is None else self.curvatures[chosen],
         )
 
     def require_independent_columns(self) -> None:
@@ -110,13 +127,14 @@ class ShardMoments:
     def shortfall(self) -> tuple[str, ...]:
         """Name the shards whose precision rests on few draws."""
         wanted = int(FEW_DRAWS_PER_DIMENSION * self.dimension)
-        few = np.flatnonzero(self.effective_draws < wanted)
+        draws = self.known.draws
+        few = np.flatnonzero(draws < wanted)
         if not few.size:
             return ()
-        worst = int(few[np.argmin(self.effective_draws[few])])
+        worst = int(few[np.argmin(draws[few])])
         return (
             f"{few.size} of {len(self.sizes)} shards have fewer than {wanted} effective draws for "
-            f"{self.dimension} parameters (shard {self.labels[worst]}: {self.effective_draws[worst]:.0f}). "
+            f"{self.dimension} parameters (shard {self.labels[worst]}: {draws[worst]:.0f}). "
             "Their precision is corrected for bias but noisy. Make at least "
             f"{wanted} independent draws per shard.",
         )
@@ -158,6 +176,14 @@ def shard_moments(subposteriors: Subposteriors) -> ShardMoments:
         tau[b] = _autocorrelation_time(inverses[b], long_run[b] / scale[b])
         slow[b] = tau[b] > longest[b] ** (2 / 3) / 5
     independent = tau <= _noise_limit(num_batches, d)
+    second = np.array(
+        [
+            covariance_draws(x - mean, lengths, inverse / size)
+            for x, mean, lengths, inverse, size in zip(
+                subposteriors.draws, means, subposteriors.chain_lengths, inverses, scale, strict=True
+            )
+        ]
+    )
     long_run = np.where(independent[:, None, None], covariances, long_run)
     return ShardMoments(
         labels=subposteriors.labels,
@@ -169,6 +195,8 @@ def shard_moments(subposteriors: Subposteriors) -> ShardMoments:
         mean_errors=long_run / sizes[:, None, None],
         dependent=dependent,
         slow=tuple(map(int, np.flatnonzero(slow & ~independent))),
+        covariance_draws=second,
+        curvatures=subposteriors.curvatures,
     )
 
 
@@ -210,10 +238,10 @@ def gaussian_product(moments: ShardMoments, powers: Floats) -> GaussianProduct:
 
 def _means_error(moments: ShardMoments, estimate: PrecisionEstimate, shares: Floats) -> Floats:
     """What the noise of the shards' means adds to the Monte Carlo covariance of the product's mean."""
-    d, sizes = moments.dimension, moments.effective_draws
+    d = moments.dimension
     # Weights were fitted to the draws that they weigh: what they do to fresh ones is E[P V P] of the inverse
     # Wishart.
-    n = sizes - 1
+    n = moments.known.draws - 1
     fresh = (n - 1) * (n - d - 1) / ((n - d) * (n - d - 3)) / estimate.factor
     errors = moments.mean_errors * fresh[:, None, None]
     return np.asarray(np.sum(shares @ errors @ np.swapaxes(shares, 1, 2), axis=0))
@@ -231,7 +259,7 @@ def _weights_error(
     apart = moments.means - mean
     moved = np.einsum("bij,bj->bi", shares, apart)
     lengths = np.einsum("bi,bij,bj->b", apart, estimate.precision, apart)
-    noise = 1.0 / (moments.effective_draws - moments.dimension - 2)
+    noise = 1.0 / (moments.known.draws - moments.dimension - 2)
     total = (moved * noise[:, None]).T @ moved
     return np.asarray(total + np.tensordot(noise * lengths * powers, shares, 1) @ covariance)
 
@@ -311,14 +339,14 @@ def _dependent_columns(moments: ShardMoments, shard: int) -> Exception:
     )
 
 
-def _too_few(moments: ShardMoments, shard: int) -> Exception:
+def _too_few(moments: ShardMoments, shard: int, worth: float) -> Exception:
     d, label = moments.dimension, moments.labels[shard]
     good = int(FEW_DRAWS_PER_DIMENSION * d)
     return must_be(
         "combine",
         "draws",
         f"worth more than {d + 4} independent ones per shard for {d} parameters",
-        f"{moments.sizes[shard]:.0f} draws worth {moments.effective_draws[shard]:.0f} in shard {label}",
+        f"{moments.sizes[shard]:.0f} draws worth {worth:.0f} in shard {label}",
         f"Draw longer chains ({good} independent draws or more are good), or combine by 'pool'.",
         error=DrawsError,
     )

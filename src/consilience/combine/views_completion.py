@@ -163,7 +163,9 @@ def _difference(
     for x, label in zip(subposteriors.draws, subposteriors.labels, strict=True):
         high, low = (
             evaluate_functions(
-                RULE, {name: function}, replace(subposteriors, draws=(x + sign * step,), labels=(label,))
+                RULE,
+                {name: function},
+                replace(subposteriors, draws=(x + sign * step,), labels=(label,), curvatures=None),
             )[name][0]
             for sign in (1.0, -1.0)
         )

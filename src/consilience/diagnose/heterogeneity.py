@@ -142,9 +142,9 @@ class Others:
 
 def whitened(moments: ShardMoments, powers: Floats) -> Whitened:
     """Weigh shards by what their means and their draws leave uncertain."""
-    n, d = moments.effective_draws, moments.dimension
-    precisions = moments.precisions.precision
-    powers = powers / (1.0 + powers / n)
+    d, precisions = moments.dimension, moments.precisions.precision
+    powers = powers / (1.0 + powers / moments.effective_draws)
+    n = moments.known.draws
     scale = np.sqrt(np.mean(np.diagonal(moments.covariances, axis1=1, axis2=2), axis=0))
     unit = np.outer(scale, scale)
     weights = precisions * unit * powers[:, None, None]

@@ -68,7 +68,7 @@ def compare_pairs(moments: ShardMoments, powers: Floats, joint_p_values: Floats)
     first, second = np.triu_indices(len(chosen), 1)
     deviations = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
     distance, overlap, chance = (np.zeros((len(chosen),) * 2) for _ in range(3))
-    distance[first, second] = _distances(means, spreads, n, first, second)
+    distance[first, second] = _distances(means, spreads, moments.covariance_draws[chosen], first, second)
     gaps = means[second] - means[first]
     pair = deviations[first], deviations[second]
     overlap[first, second] = normal_overlap(gaps, *pair).mean(axis=1)

@@ -275,6 +275,36 @@ def check_log_densities(
     return tuple(read_only(v) for v in checked)
 
 
+def check_curvatures(values: Any, num_shards: int, dimension: int, what: str) -> np.ndarray | None:
+    """Covariances at the modes, one per shard; a shard may have NaN throughout."""
+    if values is None:
+        return None
+    array = as_float(values, what, "curvatures", "")
+    advice = "Give the inverse negative Hessian at each shard's mode, or NaN for a shard without one."
+    if array.shape != (num_shards, dimension, dimension):
+        constraint = f"of shape ({num_shards}, {dimension}, {dimension})"
+        raise must_be(what, "curvatures", constraint, array.shape, advice, DrawsError)
+    for b, matrix in enumerate(array):
+        if np.isnan(matrix).all():
+            continue
+        if not np.allclose(matrix, matrix.T, rtol=1e-6) or not _is_positive_definite(matrix):
+            constraint = "symmetric and positive definite"
+            raise must_be(what, "curvatures", constraint, f"another matrix in shard {b}", advice, DrawsError)
+    return read_only(array)
+
+
+def _is_positive_definite(matrix: np.ndarray) -> bool:
+    variances = np.diagonal(matrix)
+    if not np.isfinite(matrix).all() or not (variances > 0).all():
+        return False
+    deviations = np.sqrt(variances)
+    try:
+        np.linalg.cholesky(matrix / np.outer(deviations, deviations))
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
 def check_log_weights(values: Any, number: int) -> np.ndarray:
     array = as_float(values, "Posterior", "log_weights", "")
     if array.shape != (number,) or np.isnan(array).any() or not np.isfinite(array.max()):

@@ -10,6 +10,7 @@ import numpy as np
 
 from consilience.draws.checks import (
     KINDS,
+    check_curvatures,
     check_lengths,
     check_log_densities,
     check_names,
@@ -37,6 +38,8 @@ class Subposteriors:
     weights : (B,) array that sums to 1
     names : names of the d coordinates in which the draws are combined
     chain_lengths : per shard, the lengths of the chains that its draws concatenate
+    curvatures : (B, d, d) inverse of the negative Hessian of each shard's target at its mode, NaN for a shard that has
+        none to speak of; or None where nobody looked
     log_densities : per shard, the log density of its own target at its draws (up to a constant), or None
     labels : names of the shards
     space : how coordinates map to the user's parameters (`to_user`), or None when they are the same
@@ -50,6 +53,7 @@ class Subposteriors:
     log_densities: tuple[np.ndarray, ...] | None = None
     labels: tuple[str, ...] = ()
     space: Any = None
+    curvatures: np.ndarray | None = None
 
     @classmethod
     def of(
@@ -63,6 +67,7 @@ class Subposteriors:
         labels: Sequence[str] | None = None,
         chain_lengths: Sequence[Sequence[int]] | None = None,
         log_densities: Sequence[Any] | None = None,
+        curvatures: Any = None,
     ) -> Subposteriors:
         """Check draws and bring them together.
 
@@ -75,6 +80,9 @@ class Subposteriors:
             "subposterior" (prior^w_b x likelihood_b) or "inflated" (prior x likelihood_b^(1/w_b)).
         weights
             (B,) positive, sum 1: the shards' shares of the rows. Default: equal.
+        curvatures
+            (B, d, d) inverse negative Hessians of the targets at their modes, in the draws' coordinates: rules that
+            invert covariances then have to guess less.
 
         Examples
         --------
@@ -138,6 +146,7 @@ class Subposteriors:
             log_densities=check_log_densities(log_densities, arrays, what),
             labels=labels,
             space=space,
+            curvatures=check_curvatures(curvatures, len(arrays), dimension, what),
         )
 
     @property

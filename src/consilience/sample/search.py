@@ -15,7 +15,7 @@ import numpy as np
 
 from consilience.errors import ShardError
 from consilience.sample.factor import product, solve_upper
-from consilience.sample.newton import Mode, find_modes
+from consilience.sample.newton import DECREMENT_TOLERANCE, Mode, find_modes
 from consilience.sample.program import Frame, Programs
 
 NUM_CANDIDATES = 16
@@ -68,6 +68,15 @@ def usable(mode: Mode) -> bool:
 def simple(mode: Mode) -> bool:
     """Whether one search was enough."""
     return found(mode) and usable(mode) and bool(mode.concave)
+
+
+def curvature_at(modes: Modes) -> np.ndarray:
+    """The inverse curvature at the only mode, or NaN where that says little about the target."""
+    mode = modes.main
+    root = np.asarray(mode.root, np.float64)
+    if modes.others or mode.flat or not (simple(mode) and mode.decrement < DECREMENT_TOLERANCE):
+        return np.full_like(root, np.nan)
+    return np.asarray(root @ root.T)
 
 
 def search(compiled: Programs, data: Any, start: np.ndarray, generator: np.random.Generator) -> Modes:

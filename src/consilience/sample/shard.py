@@ -19,7 +19,7 @@ from consilience.sample.newton import DECREMENT_TOLERANCE
 from consilience.sample.program import Block, Chains, Frame, Plan, Programs, programs
 from consilience.sample.randomness import stage_generator
 from consilience.sample.rows import pad_rows
-from consilience.sample.search import NUM_CANDIDATES, Modes, found, search
+from consilience.sample.search import NUM_CANDIDATES, Modes, curvature_at, found, search
 from consilience.sample.target import ShardData, powers
 from consilience.sample.trace import Trace, rewhiten
 
@@ -50,13 +50,15 @@ class ShardTask:
 class ShardDraws:
     """A shard's draws in unconstrained coordinates, chain after chain, and how they came about.
 
-    `log_density` is that of the shard's target less its value at a point of the shard's own.
+    `log_density` is that of the shard's target less its value at a point of the shard's own; `curvature` the inverse
+    of its negative Hessian at the mode, NaN where the search met several modes, or none that is sharp.
     """
 
     index: int
     draws: np.ndarray
     log_density: np.ndarray
     chain_lengths: tuple[int, ...]
+    curvature: np.ndarray
     record: dict[str, Any]
 
 
@@ -244,6 +246,7 @@ class ShardSampler:
             u.reshape(num_chains * length, dimension),
             log_density.reshape(-1),
             (length,) * num_chains,
+            curvature_at(modes),
             self._record(work, modes, trace, verdict, num_chains * length, repeats),
         )
 
