@@ -43,7 +43,8 @@ def main() -> int:
         parser.error(f"unknown experiment {unknown[0]!r}; known are {', '.join(NAMES)}")
     for name in chosen.names or NAMES:
         found = experiment(name)
-        report(found, Settings(chosen.runs or found.runs, chosen.seed, chosen.small), chosen.write)
+        settings = Settings(chosen.runs or found.runs, chosen.seed, chosen.small, chosen.jobs)
+        report(found, settings, chosen.write)
     if chosen.write is not None and not chosen.names and not chosen.small:
         from papers.thesis_geometries import PICTURE, picture
 

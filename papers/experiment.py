@@ -23,11 +23,13 @@ class Settings:
     runs : repetitions, each with data or a partition of its own
     seed : root of all random numbers
     small : sizes that finish in seconds and show nothing but that the code works
+    jobs : processes, for experiments that can use several; the numbers do not depend on it
     """
 
     runs: int
     seed: int = 0
     small: bool = False
+    jobs: int = 1
 
 
 @dataclass(frozen=True)
@@ -68,13 +70,17 @@ def main(experiment: Experiment, arguments: Sequence[str] | None = None) -> int:
     )
     add_options(parser, experiment.runs)
     chosen = parser.parse_args(arguments)
-    return report(experiment, Settings(chosen.runs, chosen.seed, chosen.small), chosen.write)
+    settings = Settings(chosen.runs, chosen.seed, chosen.small, chosen.jobs)
+    return report(experiment, settings, chosen.write)
 
 
 def add_options(parser: argparse.ArgumentParser, runs: int | None) -> None:
     """The options that every experiment has."""
     parser.add_argument("--runs", type=int, default=runs, help="repetitions (default: the experiment's own)")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="processes, for the experiments that can use them"
+    )
     parser.add_argument("--small", action="store_true", help="tiny sizes, to see that it runs")
     parser.add_argument(
         "--write", type=Path, nargs="?", const=PAGE, help=f"refresh the tables in a page (default {PAGE})"

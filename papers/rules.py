@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,9 @@ from consilience.errors import ConsilienceWarning
 
 # The settings that the papers compare with, where they are not the defaults: their barycenter is a Gaussian.
 PAPERS_OPTIONS: dict[str, dict[str, Any]] = {"gaussian-barycenter": {"output": "gaussian"}}
+
+# Rules that walk over draws or build trees of them: minutes for every 10^5 draws of many shards.
+SLOW = ("kernel-product", "semiparametric-product", "partition-trees")
 
 
 def usable_rules() -> Iterator[MethodRecord]:
@@ -35,9 +38,13 @@ def combine(name: str, draws: cs.Subposteriors, seed: int, **options: Any) -> cs
         return combine_draws(draws, method=name, seed=seed, **PAPERS_OPTIONS.get(name, {}), **options)
 
 
-def combine_all(draws: Mapping[str, cs.Subposteriors], seed: int) -> Iterator[tuple[str, cs.Posterior]]:
-    """Every usable rule on the draws of its kind; one that refuses says so and is left out."""
+def combine_all(
+    draws: Mapping[str, cs.Subposteriors], seed: int, rules: Collection[str] | None = None
+) -> Iterator[tuple[str, cs.Posterior]]:
+    """Every usable rule, or those named, on the draws of its kind; one that refuses says so and is left out."""
     for record in usable_rules():
+        if rules is not None and record.name not in rules:
+            continue
         try:
             yield record.name, combine(record.name, draws[kind_of(record)], seed)
         except cs.ConsilienceError as refusal:

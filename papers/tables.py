@@ -30,9 +30,10 @@ class Table:
 
 
 class Collected:
-    """Values by row and column, one for each repetition; rows in the order in which they first came."""
+    """Values by row and column, one for each repetition; rows as announced and, after these, as they first came."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows: Sequence[str] = ()) -> None:
+        self._first = list(dict.fromkeys(rows))
         self._values: dict[str, dict[str, list[float]]] = {}
 
     def add(self, row: str, values: Mapping[str, float]) -> None:
@@ -47,7 +48,8 @@ class Collected:
 
     @property
     def rows(self) -> tuple[str, ...]:
-        return tuple(self._values)
+        announced = [row for row in self._first if row in self._values]
+        return (*announced, *(row for row in self._values if row not in announced))
 
     def cell(self, row: str, column: str) -> str:
         """Mean and its Monte Carlo standard error over repetitions."""
@@ -74,7 +76,7 @@ class Collected:
         for column in columns:
             header += [titles.get(column, column)] + (["paper"] if column in quoted else [])
         lines = []
-        for row in [*self._values, *(name for name in paper if name not in self._values)]:
+        for row in [*self.rows, *(name for name in paper if name not in self._values)]:
             line = [row]
             for column in columns:
                 line.append(self.cell(row, column))

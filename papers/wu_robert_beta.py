@@ -8,7 +8,8 @@ samples give, and ours are in these.
 
 Draws are combined as p itself, as the paper does, and as logit p, the unconstrained coordinate that this
 package chooses. Rules that keep every draw return K times 10^5; all results are thinned to 10^5, so that one
-noise floor serves all. The refined row is a fit from rows (10,000 draws, with a floor of its own); at p = .001 a
+noise floor serves all. Rules that walk over draws or build trees of them are given 10^4 of every shard, and the
+refined row is a fit from rows with as many draws; these have a floor of their own. At p = .001 a
 third of 100 shards have no success and no mode, and it is left out.
 """
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -23,12 +25,15 @@ import numpy as np
 import consilience as cs
 from papers.experiment import Experiment, Settings, main
 from papers.measuring import ExactLaw, Reference, measured
+from papers.parallel import in_processes
 from papers.regression import fit
-from papers.rules import combine_all
+from papers.rules import SLOW, combine_all, usable_rules
 from papers.tables import Collected, Table
+from papers.wu_robert_gaussian import floor_of, row_of
 
 ROWS, DRAWS, PRIOR = 100_000, 100_000, 0.01
-REFINED_DRAWS, LEAST_REFINED = 10_000, 0.01
+FEW_DRAWS, LEAST_REFINED = 10_000, 0.01
+FLOOR, REFINED = "floor", "swiss, logit, refined (auto)"
 CASES = ((0.1, 50), (0.1, 100), (0.01, 50), (0.01, 100), (0.001, 50), (0.001, 100))
 # Columns CMC, AR, WS and MP of table 3.
 RULES = ("consensus", "recentering", "weierstrass", "median-posterior")
@@ -64,33 +69,36 @@ def shard_draws(
     }
 
 
-def one_run(p: float, number: int, draws: int, rows: int, rng: np.random.Generator, found: Collected) -> None:
-    """One data set: the exact posterior, a floor, every rule."""
+def one_part(
+    seed: int, repetition: int, p: float, number: int, part: str, draws: int, rows: int
+) -> dict[str, float]:
+    """L2 distances of one part of the table on one data set: a rule in both coordinates, the floor, the refined row."""
+    rng = np.random.default_rng([seed, repetition, number, round(1000 * p)])
     successes = rng.binomial(rows // number, p, size=number)
     a, b = successes.sum() + PRIOR, rows - successes.sum() + PRIOR
     reference = Reference(rng.beta(a, b, size=(draws, 1)), beta_law(a, b))
-    column = column_of(p, number)
-    found.add(
-        f"floor, {draws:,} exact draws", {column: measured(rng.beta(a, b, size=(draws, 1)), reference)["l2"]}
-    )
-    drawn = shard_draws(successes, rows // number, draws, rng)
+    few = min(draws, FEW_DRAWS)
+    if part == FLOOR:
+        exact = rng.beta(a, b, size=(draws, 1))
+        return {floor_of(n): measured(exact[:n], reference)["l2"] for n in (draws, few)}
+    if part == REFINED:
+        if p < LEAST_REFINED:
+            return {}
+        return {REFINED: measured(refined(successes, rows // number, few), reference)["l2"]}
+    drawn = shard_draws(successes, rows // number, few if part in SLOW else draws, rng)
     for kind, array in drawn.items():
         # A shard without a success has draws that are 0 in floating point, whose logit is not finite.
         drawn[kind] = np.clip(array, 1e-300, 1 - 1e-16)
+    found = {}
     for suffix, forward, back in (("", _same, _same), (", logit", _logit, _expit)):
         kinds = {kind: cs.Subposteriors.of(forward(x), kind=kind) for kind, x in drawn.items()}
-        for name, posterior in combine_all(kinds, seed=number):
+        for name, posterior in combine_all(kinds, seed=number, rules=[part]):
             weights = posterior.weights()
-            chosen = rng.choice(
-                len(weights), size=draws, p=None if posterior.log_weights is None else weights
-            )
-            found.add(name + suffix, {column: measured(back(posterior.array[chosen]), reference)["l2"]})
-    if p >= LEAST_REFINED:
-        few = min(draws, REFINED_DRAWS)
-        exact = rng.beta(a, b, size=(few, 1))
-        found.add(f"floor, {few:,} exact draws", {column: measured(exact, reference)["l2"]})
-        array = refined(successes, rows // number, few)
-        found.add("swiss, logit, refined (auto)", {column: measured(array, reference)["l2"]})
+            wanted, weighted = few if part in SLOW else draws, posterior.log_weights is not None
+            again = weighted or len(weights) < wanted
+            chosen = rng.choice(len(weights), size=wanted, replace=again, p=weights if weighted else None)
+            found[row_of(name, few) + suffix] = measured(back(posterior.array[chosen]), reference)["l2"]
+    return found
 
 
 def refined(successes: np.ndarray, size: int, draws: int) -> np.ndarray:
@@ -133,12 +141,20 @@ def tables(settings: Settings) -> Sequence[Table]:
     """L2 distances, one column per case."""
     draws, rows = (500, 10_000) if settings.small else (DRAWS, ROWS)
     cases = ((0.1, 10), (0.1, 20)) if settings.small else CASES
-    found = Collected()
-    for p, number in cases:
-        for repetition in range(settings.runs):
-            rng = np.random.default_rng([settings.seed, repetition, number, round(1000 * p)])
-            one_run(p, number, draws, rows, rng, found)
-            print(f"p = {p}, K = {number}, repetition {repetition + 1}", file=sys.stderr, flush=True)
+    rules = [record.name for record in usable_rules()]
+    tasks = [
+        (settings.seed, repetition, p, number, part, draws, rows)
+        for (p, number), repetition, part in product(cases, range(settings.runs), [FLOOR, *rules, REFINED])
+    ]
+    few = min(draws, FEW_DRAWS)
+    order = [row_of(name, few) for name in sorted(rules, key=lambda name: name in SLOW)]
+    fast, slow = order[: -len(SLOW)], order[-len(SLOW) :]
+    rows_of_fast = [floor_of(draws), *fast, *(f"{name}, logit" for name in fast)]
+    rows_of_slow = [floor_of(few), *slow, *(f"{name}, logit" for name in slow)]
+    found = Collected([*rows_of_fast, *rows_of_slow, REFINED])
+    for task, values in zip(tasks, in_processes(one_part, tasks, settings.jobs), strict=True):
+        for name, value in values.items():
+            found.add(name, {column_of(task[2], task[3]): value})
     paper: dict[str, dict[str, str]] = {rule: {} for rule in RULES}
     for (p, number), values in PAPER.items():
         for rule, value in zip(RULES, values, strict=True):

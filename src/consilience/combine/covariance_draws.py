@@ -45,8 +45,9 @@ def covariance_draws(centred: Floats, lengths: Sequence[int], inverse: Floats) -
     4000.0
     >>> for t in range(1, len(x)):
     ...     x[t] = 0.8 * x[t - 1] + 0.6 * x[t]
-    >>> 4_000 / covariance_draws(x, (4_000,), np.linalg.inv(np.cov(x.T))), (1 + 0.8**2) / (1 - 0.8**2)
-    (4.5..., 4.555555555555555)
+    >>> ratio = 4_000 / covariance_draws(x, (4_000,), np.linalg.inv(np.cov(x.T)))
+    >>> abs(ratio / ((1 + 0.8**2) / (1 - 0.8**2)) - 1) < 0.2
+    True
     """
     total, d = centred.shape
     segments = list(_segments(centred, lengths))

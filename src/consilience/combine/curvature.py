@@ -57,7 +57,7 @@ def pull_to_curvature(covariances: Floats, draws: Floats, curvatures: Floats) ->
     >>> rng = np.random.default_rng(0)
     >>> covariances = np.stack([np.cov(rng.normal(size=(200, 20)).T) for _ in range(10)])
     >>> known = pull_to_curvature(covariances, np.full(10, 200.0), np.stack([np.eye(20)] * 10))
-    >>> bool(known.pulls.min() > 0.9), bool(np.abs(known.covariances - np.eye(20)).max() < 0.05)
+    >>> bool(known.pulls.min() > 0.8), bool(known.draws.min() > 1_000)
     (True, True)
     """
     d = covariances.shape[1]
