@@ -39,14 +39,17 @@ def combine(name: str, draws: cs.Subposteriors, seed: int, **options: Any) -> cs
 
 
 def combine_all(
-    draws: Mapping[str, cs.Subposteriors], seed: int, rules: Collection[str] | None = None
+    draws: Mapping[str, cs.Subposteriors],
+    seed: int,
+    rules: Collection[str] | None = None,
+    **options: Any,
 ) -> Iterator[tuple[str, cs.Posterior]]:
     """Every usable rule, or those named, on the draws of its kind; one that refuses says so and is left out."""
     for record in usable_rules():
         if rules is not None and record.name not in rules:
             continue
         try:
-            yield record.name, combine(record.name, draws[kind_of(record)], seed)
+            yield record.name, combine(record.name, draws[kind_of(record)], seed, **options)
         except cs.ConsilienceError as refusal:
             print(f"{record.name} refused: {refusal}", file=sys.stderr)
 

@@ -6,8 +6,8 @@ three are run. The paper's L2 distances fit no unit of p (a density of standard 
 around 1e-2 of two samples); in units of the posterior's standard deviation they are of the size that its
 samples give, and ours are in these.
 
-Draws are combined as p itself, as the paper does, and as logit p, the unconstrained coordinate that this
-package chooses. Rules that keep every draw return K times 10^5; all results are thinned to 10^5, so that one
+Draws are combined as p itself, as the paper does, and with p declared to lie between 0 and 1: in logit p, where
+sub-posterior draws bring their Jacobian into the product once. Rules that keep every draw return K times 10^5; all results are thinned to 10^5, so that one
 noise floor serves all. Rules that walk over draws or build trees of them are given 10^4 of every shard, and the
 refined row is a fit from rows with as many draws; these have a floor of their own. At p = .001 a
 third of 100 shards have no success and no mode, and it is left out.
@@ -89,15 +89,15 @@ def one_part(
     for kind, array in drawn.items():
         # A shard without a success has draws that are 0 in floating point, whose logit is not finite.
         drawn[kind] = np.clip(array, 1e-300, 1 - 1e-16)
+    kinds = {kind: cs.Subposteriors.of(x, kind=kind, names=["p"]) for kind, x in drawn.items()}
     found = {}
-    for suffix, forward, back in (("", _same, _same), (", logit", _logit, _expit)):
-        kinds = {kind: cs.Subposteriors.of(forward(x), kind=kind) for kind, x in drawn.items()}
-        for name, posterior in combine_all(kinds, seed=number, rules=[part]):
+    for suffix, options in (("", {}), (", logit", {"supports": {"p": "unit"}})):
+        for name, posterior in combine_all(kinds, seed=number, rules=[part], **options):
             weights = posterior.weights()
             wanted, weighted = few if part in SLOW else draws, posterior.log_weights is not None
             again = weighted or len(weights) < wanted
             chosen = rng.choice(len(weights), size=wanted, replace=again, p=weights if weighted else None)
-            found[row_of(name, few) + suffix] = measured(back(posterior.array[chosen]), reference)["l2"]
+            found[row_of(name, few) + suffix] = measured(posterior.array[chosen], reference)["l2"]
     return found
 
 
@@ -118,18 +118,6 @@ def _bernoulli(params: dict[str, Any], rows: dict[str, Any]) -> Any:
     import jax.numpy as jnp
 
     return rows["y"] * jnp.log(params["p"]) + (1 - rows["y"]) * jnp.log1p(-params["p"])
-
-
-def _logit(p: np.ndarray) -> np.ndarray:
-    return np.log(p) - np.log1p(-p)
-
-
-def _expit(x: np.ndarray) -> np.ndarray:
-    return np.asarray(0.5 * (1 + np.tanh(0.5 * x)))
-
-
-def _same(x: np.ndarray) -> np.ndarray:
-    return x
 
 
 def column_of(p: float, number: int) -> str:

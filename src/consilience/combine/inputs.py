@@ -16,6 +16,7 @@ from consilience.errors import DrawsError, must_be
 from .base import Floats
 from .hints import chains_as_shards, column_hints, divergent_shards, positive_columns
 from .reading import ShardDraws, columns_like, read_shards
+from .shared_jacobian import Tilted, once_a_jacobian
 from .supports import SupportSpace, check_supports
 
 
@@ -83,8 +84,13 @@ def gather(
     space = SupportSpace(columns.names, declared) if declared else None
     positive = positive_columns(columns.arrays, () if space is None else space.declared_columns)
     arrays, densities = columns.arrays, [shard.log_densities for shard in shards]
+    tilted = Tilted((), ())
     if space is not None:
         arrays, densities = _unconstrained(space, shards, columns)
+        if kind == "subposterior":
+            parts = np.full(len(shards), 1.0 / len(shards)) if weights is None else np.asarray(weights)
+            tilted = once_a_jacobian(space, arrays, densities, [shard.chains for shard in shards], parts)
+            arrays, densities = tilted.arrays, list(tilted.densities)
     complete = all(x is not None for x in densities)
     subposteriors = Subposteriors.of(
         arrays,
@@ -101,8 +107,8 @@ def gather(
         positive,
         complete and any(shard.unconstrained_densities for shard in shards),
         tuple(shard.divergences for shard in shards),
-        column_hints(columns.arrays, columns.names, positive),
-        (*chains_as_shards(shards), *divergent_shards(shards)),
+        (*column_hints(columns.arrays, columns.names, positive), *tilted.notes),
+        (*chains_as_shards(shards), *divergent_shards(shards), *tilted.warnings),
     )
 
 
