@@ -1,16 +1,16 @@
 """Wu and Robert, example 3: one success probability, with a posterior in closed form.
 
-N = 100,000 Bernoulli(p) rows, prior Beta(.01, .01), K shards, 10^5 draws of every target. Every shard's
-targets are Beta laws, drawn exactly. The text says that p is .1 or .01, table 3 that it is .1 or .001: all
-three are run. The paper's L2 distances fit no unit of p (a density of standard deviation 1e-3 has L2 distances
-around 1e-2 of two samples); in units of the posterior's standard deviation they are of the size that its
-samples give, and ours are in these.
+N = 100,000 Bernoulli(p) rows, prior Beta(.01, .01), K shards, 10^5 draws of every target. Every shard's targets
+are Beta laws, drawn exactly. The text says that p is .1 or .01, table 3 that it is .1 or .001: all three are
+run. The paper's L2 distances fit no unit of p (a density of standard deviation 1e-3 has L2 distances around
+1e-2 of two samples); in units of the posterior's standard deviation they are of the size that its samples give,
+and ours are in these.
 
 Draws are combined as p itself, as the paper does, and with p declared to lie between 0 and 1: in logit p, where
-sub-posterior draws bring their Jacobian into the product once. Rules that keep every draw return K times 10^5; all results are thinned to 10^5, so that one
-noise floor serves all. Rules that walk over draws or build trees of them are given 10^4 of every shard, and the
-refined row is a fit from rows with as many draws; these have a floor of their own. At p = .001 a
-third of 100 shards have no success and no mode, and it is left out.
+sub-posterior draws bring their Jacobian into the product once. Rules that keep every draw return K times 10^5;
+all results are thinned to 10^5, so that one noise floor serves all. Rules that walk over draws or build trees
+of them are given 10^4 of every shard, and the refined row is a fit from rows with as many draws; these have a
+floor of their own. At p = .001 a third of 100 shards have no success and no mode, and it is left out.
 """
 
 from __future__ import annotations
