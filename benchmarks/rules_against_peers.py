@@ -17,9 +17,9 @@ FOLDER holds the peers' sources, which are not part of this package, as their re
   b9c1ae82); Octave with its statistics package. Octave has no arrays of objects, so that one function whose result
   does not enter the draws is replaced (peers/octave).
 
-NumPyro's functions run warm. Peers that are not there are left out. The slow ones see fewer data sets. `--trees` and
-`--likelihood-trees` say in which dimensions partition trees cut at medians, and by likelihood, run in Octave: nothing
-after it leaves them out. They take from half a minute to several minutes a run.
+NumPyro's functions run warm. Peers that are not there are left out. The slow ones see fewer data sets, and so do rules
+that no peer has. `--trees` and `--likelihood-trees` say in which dimensions partition trees cut at medians, and by
+likelihood, run in Octave: nothing after it leaves them out. They take from half a minute to several minutes a run.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ from benchmarks.semiparametric_speed import ONE_THREAD, copy_seconds
 DRAWS = 5_000
 TURNS, LIMIT = 5, 2.0
 # What ours is called: the rule, its options, and whoever else has it.
-RULES: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
+Rules = dict[str, tuple[str, dict[str, Any], tuple[str, ...]]]
+RULES: Rules = {
     "swiss": ("swiss", {}, ("transcription of SwISS",)),
     "consensus": ("consensus", {}, ("R consensusMCcov", "NumPyro consensus", "transcription of consensus")),
     "consensus, diagonal": (
@@ -83,7 +84,6 @@ RULES: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
         )
     },
 }
-OTHERS = tuple(dict.fromkeys(peer for _, _, peers in RULES.values() for peer in peers))
 MOST_COPIES = 3.0
 
 
@@ -205,32 +205,29 @@ def contest(
     return found
 
 
-def line(d: int, name: str, found: Found, copy: float) -> tuple[object, ...]:
-    """One line of the table."""
-    label = f"**{name}**" if name in RULES else name
+def cells(name: str, found: Found) -> tuple[str, str, str]:
+    """Time, error and memory in one dimension."""
     if name in found.refused:
-        return (d, label, "refuses", "", "", "", "")
+        return ("refuses",) * 3
+    if name not in found.seconds:
+        return ("",) * 3
     seconds = min(found.seconds[name])
     mean, error = mean_and_error(list(found.iad[name].values()))
-    spread = "" if error is None else f"{error:.4f}"
-    peak = f"{found.peak[name]:.1f}" if name in found.peak else ""
-    return (d, label, f"{seconds:.3g}", f"{seconds / copy:,.0f}", f"{mean:.4f}", spread, peak)
+    return (
+        f"{seconds:.2g} ({seconds / min(found.seconds['copy']):,.0f})",
+        f"{mean:.3f}" if error is None else f"{mean:.3f} ± {error:.3f}",
+        f"{found.peak[name]:.1f}" if name in found.peak else "",
+    )
 
 
-def report(found: dict[int, Found], rules: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]]) -> None:
-    """Print the table, refusals, and what was asked for."""
-    headers = ("d", "rule or peer", "s", "copies", "IAD", "standard error", "peak memory, copies")
-    rows: list[tuple[object, ...]] = []
+def report(found: dict[int, Found], rules: Rules) -> None:
+    """Print times, errors and memory, and what was asked for."""
     said: list[object] = []
-    for d, values in found.items():
-        copy = min(values.seconds["copy"])
-        rows.append((d, "a copy of the draws", f"{copy:.3g}", "1", "", "", ""))
-        shown: set[str] = set()
-        for name, (_, _, peers) in rules.items():
-            for who in (name, *peers):
-                if who not in shown and (who in values.seconds or who in values.refused):
-                    rows.append(line(d, who, values, copy))
-                    shown.add(who)
+    lines: dict[str, list[tuple[str, str, str]]] = {}
+    for name, (_, _, peers) in rules.items():
+        for who in (name, *peers):
+            lines[who] = [cells(who, values) for values in found.values()]
+        for d, values in found.items():
             if name in values.refused:
                 said.append(f"refused, d = {d}: {values.refused[name]}")
             elif name in values.seconds:
@@ -238,8 +235,25 @@ def report(found: dict[int, Found], rules: dict[str, tuple[str, dict[str, Any], 
                 if name in values.peak:
                     what = f"peak memory of {name}, in copies, d = {d}"
                     said.append(Verdict(what, values.peak[name], MOST_COPIES))
-    print(table(headers, rows))
-    print(*said, sep="\n")
+    copies = ", ".join(f"{1e3 * min(values.seconds['copy']):.2g} ms" for values in found.values())
+    titles = (
+        f"Seconds (in copies of the draws, which take {copies})",
+        "IAD",
+        "Peak memory, copies of the draws",
+    )
+    for place, title in enumerate(titles):
+        rows = [
+            (f"**{who}**" if who in RULES else who, *(line[place] for line in several))
+            for who, several in lines.items()
+            if any(line[place] for line in several)
+        ]
+        print(f"\n{title}\n", table([title.split()[0], *(f"d = {d}" for d in found)], rows), sep="\n")
+    print("", *said, sep="\n")
+
+
+def is_slow(name: str) -> bool:
+    """Whether a few data sets must do: slow peers, and rules of ours that stand beside nobody's."""
+    return PEERS[name].slow if name in PEERS else name in RULES and not RULES[name][2]
 
 
 def chosen(names: list[str], d: int, folder: Path | None, trees: dict[str, list[int]]) -> list[str]:
@@ -262,7 +276,7 @@ def read_arguments() -> argparse.Namespace:
     options.add_argument("--peers", type=Path, metavar="FOLDER", help="where the peers' sources lie")
     options.add_argument("--dimensions", type=int, nargs="+", metavar="D")
     options.add_argument("--sets", type=int, help="data sets")
-    options.add_argument("--slow-sets", type=int, help="data sets that slow peers see")
+    options.add_argument("--slow-sets", type=int, help="data sets for slow peers and for rules without peers")
     options.add_argument("--trees", type=int, nargs="*", metavar="D", help="dimensions for partition trees")
     options.add_argument(
         "--likelihood-trees", type=int, nargs="*", metavar="D", help="the same, of their slow cut"
@@ -271,8 +285,8 @@ def read_arguments() -> argparse.Namespace:
     found = options.parse_args()
     found.draws = 300 if found.small else DRAWS
     found.dimensions = found.dimensions or ([2] if found.small else [5, 20, 80])
-    found.sets = found.sets or (2 if found.small else 5)
-    found.slow_sets = min(found.sets, found.slow_sets or (1 if found.small else 3))
+    found.sets = found.sets or (2 if found.small else 10)
+    found.slow_sets = min(found.sets, found.slow_sets or (1 if found.small else 5))
     found.cuts = {
         "PART kd": found.dimensions if found.trees is None else found.trees,
         "PART ml": found.dimensions[:1] if found.likelihood_trees is None else found.likelihood_trees,
@@ -284,7 +298,7 @@ def main() -> None:
     asked = read_arguments()
     rules = {name: rule for name, rule in RULES.items() if name in (asked.only or RULES)}
     everyone = list(dict.fromkeys([*rules, *(peer for _, _, peers in rules.values() for peer in peers)]))
-    sets = f"{asked.sets} data sets, {asked.slow_sets} for slow peers"
+    sets = f"{asked.sets} data sets, {asked.slow_sets} where slow or without peer"
     print(
         f"{machine()}; 10 shards x {asked.draws} draws, one core, {sets}; {version('R')}; {version('Octave')}"
     )
@@ -292,7 +306,7 @@ def main() -> None:
     for d in asked.dimensions:
         found[d] = Found()
         present = chosen(everyone, d, asked.peers, asked.cuts)
-        fast = [name for name in present if name not in PEERS or not PEERS[name].slow]
+        fast = [name for name in present if not is_slow(name)]
         for seed in range(asked.sets):
             print(f"d = {d}, data set {seed + 1} of {asked.sets}", file=sys.stderr, flush=True)
             results = in_fresh_process(
