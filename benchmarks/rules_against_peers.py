@@ -17,9 +17,9 @@ FOLDER holds the peers' sources, which are not part of this package, as their re
   b9c1ae82); Octave with its statistics package. Octave has no arrays of objects, so that one function whose result
   does not enter the draws is replaced (peers/octave).
 
-NumPyro's functions run warm. Peers that are not there are left out. The slow ones see fewer data sets, and so do rules
-that no peer has. `--trees` and `--likelihood-trees` say in which dimensions partition trees cut at medians, and by
-likelihood, run in Octave: nothing after it leaves them out. They take from half a minute to several minutes a run.
+NumPyro's functions run warm. Peers that are not there are left out; the slow ones see fewer data sets. `--trees` and
+`--likelihood-trees` say in which dimensions partition trees cut at medians, and by likelihood, run in Octave: nothing
+after it leaves them out. They take from half a minute to several minutes a run.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measuring import Verdict, in_fresh_process, machine, parser, table
-from benchmarks.peer_verdicts import Found, judge, mean_and_error
+from benchmarks.measuring import Verdict, in_fresh_process, machine, parser
+from benchmarks.peer_verdicts import Found, judge, tables
 from benchmarks.peers.programs import PEERS, run_peer, version
 from benchmarks.semiparametric_speed import ONE_THREAD, copy_seconds
 
@@ -205,29 +205,12 @@ def contest(
     return found
 
 
-def cells(name: str, found: Found) -> tuple[str, str, str]:
-    """Time, error and memory in one dimension."""
-    if name in found.refused:
-        return ("refuses",) * 3
-    if name not in found.seconds:
-        return ("",) * 3
-    seconds = min(found.seconds[name])
-    mean, error = mean_and_error(list(found.iad[name].values()))
-    return (
-        f"{seconds:.2g} ({seconds / min(found.seconds['copy']):,.0f})",
-        f"{mean:.3f}" if error is None else f"{mean:.3f} ± {error:.3f}",
-        f"{found.peak[name]:.1f}" if name in found.peak else "",
-    )
-
-
 def report(found: dict[int, Found], rules: Rules) -> None:
-    """Print times, errors and memory, and what was asked for."""
+    """Print the tables, and what was asked for."""
     said: list[object] = []
-    lines: dict[str, list[tuple[str, str, str]]] = {}
-    for name, (_, _, peers) in rules.items():
-        for who in (name, *peers):
-            lines[who] = [cells(who, values) for values in found.values()]
-        for d, values in found.items():
+    for d, values in found.items():
+        said.append(f"a copy of the draws, d = {d}: {1e3 * min(values.seconds['copy']):.2g} ms")
+        for name, (_, _, peers) in rules.items():
             if name in values.refused:
                 said.append(f"refused, d = {d}: {values.refused[name]}")
             elif name in values.seconds:
@@ -235,25 +218,9 @@ def report(found: dict[int, Found], rules: Rules) -> None:
                 if name in values.peak:
                     what = f"peak memory of {name}, in copies, d = {d}"
                     said.append(Verdict(what, values.peak[name], MOST_COPIES))
-    copies = ", ".join(f"{1e3 * min(values.seconds['copy']):.2g} ms" for values in found.values())
-    titles = (
-        f"Seconds (in copies of the draws, which take {copies})",
-        "IAD",
-        "Peak memory, copies of the draws",
-    )
-    for place, title in enumerate(titles):
-        rows = [
-            (f"**{who}**" if who in RULES else who, *(line[place] for line in several))
-            for who, several in lines.items()
-            if any(line[place] for line in several)
-        ]
-        print(f"\n{title}\n", table([title.split()[0], *(f"d = {d}" for d in found)], rows), sep="\n")
+    beside = {name: others for name, (_, _, others) in rules.items()}
+    print(*tables(found, beside), sep="\n\n")
     print("", *said, sep="\n")
-
-
-def is_slow(name: str) -> bool:
-    """Whether a few data sets must do: slow peers, and rules of ours that stand beside nobody's."""
-    return PEERS[name].slow if name in PEERS else name in RULES and not RULES[name][2]
 
 
 def chosen(names: list[str], d: int, folder: Path | None, trees: dict[str, list[int]]) -> list[str]:
@@ -276,7 +243,7 @@ def read_arguments() -> argparse.Namespace:
     options.add_argument("--peers", type=Path, metavar="FOLDER", help="where the peers' sources lie")
     options.add_argument("--dimensions", type=int, nargs="+", metavar="D")
     options.add_argument("--sets", type=int, help="data sets")
-    options.add_argument("--slow-sets", type=int, help="data sets for slow peers and for rules without peers")
+    options.add_argument("--slow-sets", type=int, help="data sets that slow peers see")
     options.add_argument("--trees", type=int, nargs="*", metavar="D", help="dimensions for partition trees")
     options.add_argument(
         "--likelihood-trees", type=int, nargs="*", metavar="D", help="the same, of their slow cut"
@@ -298,7 +265,7 @@ def main() -> None:
     asked = read_arguments()
     rules = {name: rule for name, rule in RULES.items() if name in (asked.only or RULES)}
     everyone = list(dict.fromkeys([*rules, *(peer for _, _, peers in rules.values() for peer in peers)]))
-    sets = f"{asked.sets} data sets, {asked.slow_sets} where slow or without peer"
+    sets = f"{asked.sets} data sets, {asked.slow_sets} for slow peers"
     print(
         f"{machine()}; 10 shards x {asked.draws} draws, one core, {sets}; {version('R')}; {version('Octave')}"
     )
@@ -306,7 +273,7 @@ def main() -> None:
     for d in asked.dimensions:
         found[d] = Found()
         present = chosen(everyone, d, asked.peers, asked.cuts)
-        fast = [name for name in present if not is_slow(name)]
+        fast = [name for name in present if name not in PEERS or not PEERS[name].slow]
         for seed in range(asked.sets):
             print(f"d = {d}, data set {seed + 1} of {asked.sets}", file=sys.stderr, flush=True)
             results = in_fresh_process(
