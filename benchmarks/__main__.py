@@ -14,6 +14,7 @@ NAMES = (
     "pie_sort",
     "semiparametric_speed",
     "marginal_views_speed",
+    "rules_against_peers",
     "two_processes",
     "scaling_rows",
     "memory_parquet",

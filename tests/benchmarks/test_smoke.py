@@ -35,7 +35,7 @@ def test_a_table_has_one_line_for_each_row():
 
 def test_every_benchmark_is_in_the_list():
     folder = Path(combine_speed.__file__).parent
-    shared = {"__init__", "__main__", "measuring", "simulated"}
+    shared = {"__init__", "__main__", "measuring", "peer_verdicts", "simulated"}
     assert {path.stem for path in folder.glob("*.py")} - shared == set(NAMES)
     listing = subprocess.run(
         [sys.executable, "-m", "benchmarks", "--help"],
