@@ -18,6 +18,7 @@ from combiner_oracles import Z_LIMIT, GaussianScenario, kinds
 
 import consilience.combine as room
 from consilience.combine import COMBINERS, Combined, combine, get_combiner, methods
+from consilience.draws import Subposteriors
 from consilience.errors import DrawsError, InputError
 
 VARIANTS = [(rule, kind) for rule in oracles.variants() for kind in kinds(rule)]
@@ -210,6 +211,20 @@ def test_fewer_draws_than_dimensions_are_refused(rule, kind):
     draws = np.random.default_rng(0).normal(size=(3, 40, 50))
     with pytest.raises(DrawsError, match="40"):
         combine(draws, method=rule.name, kind=kind, **dataclasses.asdict(rule))
+
+
+@every_rule
+def test_memory_is_within_three_copies_of_the_draws(rule, kind):
+    rng = np.random.default_rng(0)
+    shards = 0.2 * rng.normal(size=(10, 1, 5)) + rng.normal(size=(10, 5_000, 5))
+    densities = [-0.5 * np.sum((x - x.mean(axis=0)) ** 2, axis=1) for x in shards]
+    given = Subposteriors.of(shards, kind=kind, log_densities=densities)
+    assert oracles.peak_in_copies(rule, given) < 3.0
+
+
+def test_memory_rejects_a_rule_that_keeps_every_copy():
+    given = Subposteriors.of(np.random.default_rng(0).normal(size=(10, 5_000, 5)), kind="inflated")
+    assert oracles.peak_in_copies(wrong.Hoarder(), given) > 3.0
 
 
 @every_variant

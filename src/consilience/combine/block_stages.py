@@ -13,7 +13,7 @@ along, and counts there as the number of draws that its precision is worth.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -182,7 +182,12 @@ def _grow(
             error=DrawsError,
         )
     points = np.concatenate([part.array for part in parts])
-    shards = np.repeat(np.arange(len(parts)), [len(part.array) for part in parts])
+    ends = np.cumsum([len(part.array) for part in parts])
+    # The caller's parts become slices of it: one copy of their draws is enough.
+    parts[:] = [
+        replace(part, array=points[end - len(part.array) : end]) for part, end in zip(parts, ends, strict=True)
+    ]
+    shards = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part.array) for part in parts])
     each = powers / powers.sum() / np.array([len(part.array) for part in parts])
     mass = each[shards]
     trees = []

@@ -44,7 +44,7 @@ from .base import Floats
 # lam / rho and eps / rho.
 DECAY, HALF_WINDOW = 0.5566951, 0.8484647
 # Points and draws in a block, and numbers that all of its draws carry.
-BLOCK, NUMBERS = 4_096, 200_000
+BLOCK, NUMBERS = 1_024, 200_000
 # exp(300) leaves room in float64 for rows of any size, and rounding of the exponent costs 3e-14.
 LONGEST = 300.0
 

@@ -59,7 +59,7 @@ def fit_quadratic(z: Floats, values: Floats) -> Surface:
         left -= left.mean()
         curvature = raised
     return Surface(
-        points=z[:0],
+        points=np.empty((0, z.shape[1])),  # not a slice of z, which would keep it
         constant=constant - np.trace(matrix) / np.sqrt(2.0) + level,
         slope=slope,
         curvature=curvature,
@@ -67,7 +67,7 @@ def fit_quadratic(z: Floats, values: Floats) -> Surface:
         noise=1.0,
         scale=float(left @ left) / (len(z) - num_features(z.shape[1])),
         inverse_factor=None,
-        dual=values[:0],
+        dual=np.empty(0),
         num_values=len(z),
     )
 

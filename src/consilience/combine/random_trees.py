@@ -25,7 +25,7 @@ sections 2.1 and 2.2.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ from consilience.numerics import symmetric_root
 from .base import Floats
 from .moments import ShardMoments
 
-Integers = NDArray[np.int64]
+Integers = NDArray[np.integer[Any]]
 Cut = Literal["median", "likelihood"]
 
 # No box gets narrower than this many standard deviations of all draws: chains that stand still would ask for it.
@@ -137,7 +137,7 @@ def grow_tree(
     axes, cuts, targets = [-1], [np.nan], [0]
     lower: list[Floats] = []
     upper: list[Floats] = []
-    stack = [(0, np.arange(len(points)), low - margin, high + margin)]
+    stack = [(0, np.arange(len(points), dtype=np.int32), low - margin, high + margin)]
     while stack:
         node, members, low, high = stack.pop()
         found = None
