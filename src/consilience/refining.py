@@ -54,6 +54,8 @@ def refined(request: Request, ready: Ready, tasks: Sequence[ShardTask], result: 
         array=space.to_user(coordinates) if changed else posterior.array,
         coordinates=coordinates,
         log_weights=log_weights,
+        # Draws that were proposed anew are not those of the shards' chains.
+        chain_lengths=posterior.chain_lengths if len(coordinates) == len(raw) else None,
         # How well the rule knew its own mean no longer matters once the mean comes from the data's scores.
         effective_sizes=None if changed else posterior.effective_sizes,
         info={**posterior.info, "refinements": records, "certificate": certificate.to_dict()},

@@ -11,6 +11,7 @@ import numpy as np
 import numpyro.distributions as dist
 
 from consilience.model.model import Model
+from consilience.numerics import weighted_mean
 from consilience.refine import PassBack
 from consilience.sample.shard import ShardTask
 
@@ -73,7 +74,7 @@ class Gaussian:
         return pass_back_of(self.model, self.columns, **options)
 
     def mahalanobis(self, draws: np.ndarray, log_weights: np.ndarray | None = None) -> float:
-        return mahalanobis(draws, self.mean, self.covariance)
+        return mahalanobis(draws, self.mean, self.covariance, log_weights)
 
 
 def linear(params: dict[str, Any], rows: dict[str, Any]) -> Any:
@@ -99,8 +100,10 @@ def nothing(params: dict[str, Any], rows: dict[str, Any]) -> Any:
     return 0.0 * rows["y"]
 
 
-def mahalanobis(draws: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> float:
-    off = draws.mean(axis=0) - mean
+def mahalanobis(
+    draws: np.ndarray, mean: np.ndarray, covariance: np.ndarray, log_weights: np.ndarray | None = None
+) -> float:
+    off = weighted_mean(draws, log_weights) - mean
     return float(np.sqrt(off @ np.linalg.solve(covariance, off)))
 
 

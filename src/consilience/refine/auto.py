@@ -34,6 +34,7 @@ class Auto:
     name: ClassVar[str] = "auto"
     reference: ClassVar[str] = "DESIGN section 1 of this project"
     needs: ClassVar[tuple[Need, ...]] = ("draws", "pass-back")
+    exact_for_gaussian: ClassVar[bool] = True
 
     def refine(
         self,

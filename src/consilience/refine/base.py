@@ -45,6 +45,8 @@ class Refinement(Protocol):
     name: ClassVar[str]
     reference: ClassVar[str]
     needs: ClassVar[tuple[Need, ...]]
+    # Whether displaced draws of a Gaussian posterior come back right; if not, they stay where they were.
+    exact_for_gaussian: ClassVar[bool]
 
     def refine(
         self,

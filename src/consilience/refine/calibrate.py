@@ -104,6 +104,7 @@ class Calibrate:
     name: ClassVar[str] = "calibrate"
     reference: ClassVar[str] = "Stein (1981), Lemma 2; least-motion map of Vyner, Nemeth and Sherlock (2023)"
     needs: ClassVar[tuple[Need, ...]] = ("draws", "pass-back")
+    exact_for_gaussian: ClassVar[bool] = True
 
     points: int | None = None
     max_points: int = 256

@@ -57,6 +57,7 @@ class Newton:
     name: ClassVar[str] = "newton"
     reference: ClassVar[str] = "Wu and Robert (2017), remark 1"
     needs: ClassVar[tuple[Need, ...]] = ("draws", "pass-back")
+    exact_for_gaussian: ClassVar[bool] = True
 
     max_steps: int = 12
 

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 import numpy as np
@@ -123,6 +123,22 @@ class Evaluation:
             np.concatenate([self.log_density, other.log_density]),
             scores,
         )
+
+
+class ShardAnswer(Protocol):
+    """What a shard answers to a refinement's own task: whatever it is, with what it cost.
+
+    `gradients` are those over the shard's rows, `evaluated_rows` what is left of `rows` after merging.
+    """
+
+    @property
+    def gradients(self) -> float: ...
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def evaluated_rows(self) -> int: ...
 
 
 def run_in_threads(task: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[tuple[int, Any]]:
@@ -281,17 +297,45 @@ class PassBack:
         cost += DENSITY_SHARE
         count, dimension = points.shape
         back = {"densities": count, "scores": count * (dimension + 1), "precision": dimension**2 + 1}[want]
+        self._spend(cost, cost * answers.total.evaluated_rows, (count + 1) * dimension + back, begun)
+        return answers.total
+
+    def each(self, task: Callable[[Any], ShardAnswer], answers: type, numbers: int) -> list[Any]:
+        """What every shard answers to a task that a refinement brings, in the order of shards.
+
+        Parameters
+        ----------
+        task : callable
+            From a `ShardTask` to an answer; picklable, and pure.
+        answers : type
+            Of the answers: whatever else comes back is a failure.
+        numbers : int
+            How many of them go to a shard and come back.
+        """
+        begun = time.perf_counter()
+        found: dict[int, Any] = dict(self.run(task, self.tasks))
+        failures = {index: answer for index, answer in found.items() if not isinstance(answer, answers)}
+        missing = [b for b in range(len(self.tasks)) if b in failures or b not in found]
+        if missing:
+            raise self._failed(missing, failures)
+        everyone = [found[b] for b in range(len(self.tasks))]
+        rows = sum(answer.rows for answer in everyone)
+        gradients = sum(answer.gradients * answer.rows for answer in everyone) / rows
+        evaluations = sum(answer.gradients * answer.evaluated_rows for answer in everyone)
+        self._spend(gradients, evaluations, numbers, begun)
+        return everyone
+
+    def _spend(self, gradients: float, row_evaluations: float, numbers: int, begun: float) -> None:
         with self._lock:
             spent = self._ledger
             self._ledger = replace(
                 spent,
                 rounds=spent.rounds + 1,
-                full_data_gradients=spent.full_data_gradients + cost,
-                row_evaluations=spent.row_evaluations + cost * answers.total.evaluated_rows,
-                bytes_per_shard=spent.bytes_per_shard + _NUMBER * ((count + 1) * dimension + back),
+                full_data_gradients=spent.full_data_gradients + gradients,
+                row_evaluations=spent.row_evaluations + row_evaluations,
+                bytes_per_shard=spent.bytes_per_shard + _NUMBER * numbers,
                 seconds=spent.seconds + time.perf_counter() - begun,
             )
-        return answers.total
 
     def _failed(self, missing: Sequence[int], failures: dict[int, Any]) -> Exception:
         first = self.tasks[missing[0]]

@@ -10,9 +10,11 @@ from consilience.errors import must_be
 from consilience.refine.auto import Auto
 from consilience.refine.base import Refinement
 from consilience.refine.calibrate import Calibrate
+from consilience.refine.jackknife import Jackknife
 from consilience.refine.newton import Newton
+from consilience.refine.reweight import Reweight
 
-REFINEMENTS: tuple[type[Refinement], ...] = (Auto, Calibrate, Newton)
+REFINEMENTS: tuple[type[Refinement], ...] = (Auto, Calibrate, Newton, Reweight, Jackknife)
 
 
 def get_refinement(name: str, **options: Any) -> Refinement:
@@ -25,7 +27,8 @@ def get_refinement(name: str, **options: Any) -> Refinement:
     >>> get_refinement("polish")
     Traceback (most recent call last):
     ...
-    consilience.errors.InputError: refine: `refine` must be one of 'auto', 'calibrate', 'newton'. Got ...
+    consilience.errors.InputError: refine: `refine` must be one of 'auto', 'calibrate', 'newton', 'reweight',
+    'jackknife'. Got ...
     """
     by_name = {kind.name: kind for kind in REFINEMENTS}
     if not isinstance(name, str) or name not in by_name:
