@@ -13,7 +13,7 @@ from consilience.combine.registry import COMBINERS, option_names
 from consilience.usage import build_parser
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "rules").glob("*.md")])
+PAGES = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("r*/*.md")])
 WITH_PYTHON = [page for page in PAGES if "```python\n" in page.read_text()]
 
 

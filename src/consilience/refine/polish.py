@@ -285,7 +285,7 @@ class _Polishing:
             "effective_draws": effective,
             "cost": spent.to_dict(),
         }
-        return Refined(array, None, (note,), warnings, record, self.chains.at)
+        return Refined(array, None, (note,), warnings, record, self.chains.at, effective)
 
     def effective(self, chains: Floats, number: int) -> float:
         """What the draws are worth for the worst of the means.

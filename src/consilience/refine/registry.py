@@ -11,8 +11,10 @@ from consilience.refine.auto import Auto
 from consilience.refine.base import Refinement
 from consilience.refine.calibrate import Calibrate
 from consilience.refine.newton import Newton
+from consilience.refine.polish import Polish
+from consilience.refine.surrogate import Surrogate
 
-REFINEMENTS: tuple[type[Refinement], ...] = (Auto, Calibrate, Newton)
+REFINEMENTS: tuple[type[Refinement], ...] = (Auto, Calibrate, Newton, Surrogate, Polish)
 
 
 def get_refinement(name: str, **options: Any) -> Refinement:
@@ -22,10 +24,10 @@ def get_refinement(name: str, **options: Any) -> Refinement:
     --------
     >>> get_refinement("calibrate", max_rounds=2).max_rounds
     2
-    >>> get_refinement("polish")
+    >>> get_refinement("nothing")
     Traceback (most recent call last):
     ...
-    consilience.errors.InputError: refine: `refine` must be one of 'auto', 'calibrate', 'newton'. Got ...
+    consilience.errors.InputError: refine: `refine` must be one of 'auto', 'calibrate', ... Got 'nothing'. ...
     """
     by_name = {kind.name: kind for kind in REFINEMENTS}
     if not isinstance(name, str) or name not in by_name:

@@ -299,7 +299,7 @@ class _Work:
         }
         if kept is not None:
             return Refined(
-                kept.draws, None, (f"surrogate: {note}",), (), record, kept.evaluation
+                kept.draws, None, (f"surrogate: {note}",), (), record, kept.evaluation, kept.effective
             )
         told = "so the draws are as they came. Refine with `polish`, or look at the shards."
         warnings = () if warning is None else (f"surrogate: {warning}, {told}",)
