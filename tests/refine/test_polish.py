@@ -8,6 +8,7 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 from refinement_targets import Bimodal, Gaussian, pass_back_of
+from scipy.stats import chi2
 from shaped_targets import Banana, FewEvents, ShortLogistic
 
 import consilience as cs
@@ -131,15 +132,32 @@ def test_shapes_that_no_affine_map_mends_reach_the_floor(target: Any) -> None:
     assert found.record["converged"], found.notes
     off = found.array.mean(axis=0) - exact.mean(axis=0)
     distance = float(np.sqrt(off @ np.linalg.solve(np.cov(exact, rowvar=False), off)))
-    # Chi-squared with d degrees of freedom: its mean and three standard deviations.
-    dimension = exact.shape[1]
-    assert distance**2 < (dimension + 3 * np.sqrt(2 * dimension)) / found.record["effective_draws"]
+    assert distance**2 * found.record["effective_draws"] < chi2.ppf(0.999, exact.shape[1])
     assert cs.compare(found.array, exact).iad < 0.5 * cs.compare(start, exact).iad
+
+
+def test_chains_that_are_stuck_far_out_come_in_by_small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three standard deviations off, some starts lie a thousand nats deep, where every whole step is refused."""
+    rng = np.random.default_rng(0)
+    exact = Banana.of().draws(20_000, rng)
+    start = normal_start(exact, 3.0, rng)
+    pass_back = Banana.of().pass_back()
+    depth = pass_back.densities(exact).log_density.min() - 50.0
+
+    def deep(found: np.ndarray) -> int:
+        return int(np.count_nonzero(pass_back.densities(found).log_density < depth))
+
+    assert deep(start) > 100
+    found = Polish().refine(start, None, Banana.of().pass_back())
+    assert deep(found.array) == 0
+    monkeypatch.setattr("consilience.refine.full_data_chains.SMALLEST", 1.0)
+    stuck = Polish().refine(start, None, Banana.of().pass_back())
+    assert deep(stuck.array) > 0, "whole steps alone leave them there"
 
 
 def test_separate_modes_keep_their_shares_and_it_is_said() -> None:
     start = Bimodal.draws(NUMBER, np.random.default_rng(0))
-    found = Polish(max_gradients=15_000).refine(start, None, Bimodal.pass_back())
+    found = Polish(max_gradients=20_000).refine(start, None, Bimodal.pass_back())
     assert not found.record["converged"]
     assert found.record["nested_rhat"] > found.record["nested_rhat_limit"]
     assert "separate modes" in found.warnings[0]
@@ -152,7 +170,7 @@ def test_the_budget_is_kept_and_fewer_draws_are_returned() -> None:
     exact = FewEvents.of().draws(NUMBER, rng)
     found = Polish(chains=64, max_gradients=1000).refine(exact + 5.0, None, FewEvents.of().pass_back())
     assert not found.record["converged"]
-    one_round = 6 * 8 * 64.5
+    one_round = 6 * 8 * 64.5  # an iteration at most eight leapfrog steps
     assert 1000 <= found.record["cost"]["full_data_gradients"] < 1000 + one_round
     assert len(found.array) < NUMBER
     assert "1000" in found.warnings[0] or "max_gradients" in found.warnings[0]

@@ -8,7 +8,9 @@ the end is accepted with probability min(1, exp(log p(end) - log p(start) - |p_e
 in full-data log densities. The full posterior is invariant whatever the draws, the whitening and the step.
 
 The length e L of a trajectory is spread over (pi/4, 3 pi/4) in each iteration as in `sample.hmc`, up to the largest
-number of steps; the step is changed between rounds only (see `polish`). The leapfrog is written out here because
+number of steps; the step is changed between rounds only (see `polish`). Steps may be spread: each chain's is then a
+random share of the one given, whatever its state. Chains that start far out, where the density is steep and
+every whole step is refused, come in by the small ones. The leapfrog is written out here because
 its gradients come from shards that a compiled program cannot call.
 
 Fails where one whitening cannot serve the whole posterior, slowly; and a point whose log density or score is not
@@ -30,6 +32,8 @@ from consilience.sample.hmc import HMC
 
 # Beyond so many standard deviations a trajectory is lost, and its numbers may overflow.
 LOST = 1e6
+# Smallest share of a step when steps are spread.
+SMALLEST = 0.02
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,12 +76,14 @@ class FullDataChains:
         """(S, d) whitened states."""
         return self.cloud.whiten(self.at.points)
 
-    def iterate(self, step_size: float) -> Iteration:
-        """Move all chains once."""
+    def iterate(self, step_size: float, *, spread: bool = False) -> Iteration:
+        """Move all chains once; with steps `spread` below the given one, each chain's at random."""
         length = float(HMC().lengths(self.iterations, 1)[0])
         self.iterations += 1
         leapfrogs = int(np.clip(np.ceil(length / step_size), 1, self.max_leapfrogs))
-        step = min(step_size, length / leapfrogs)
+        step = np.full((len(self.at.points), 1), min(step_size, length / leapfrogs))
+        if spread:
+            step *= SMALLEST ** self.rng.uniform(size=step.shape)
         momentum = self.rng.normal(size=self.at.points.shape)
         proposed, turned = self.trajectory(momentum, step, leapfrogs)
         kinetic = 0.5 * (np.sum(momentum**2, axis=1) - np.sum(turned**2, axis=1))
@@ -91,7 +97,7 @@ class FullDataChains:
         """(S,) who moves: the Metropolis rule."""
         return np.asarray(np.log(self.rng.uniform(size=len(gain))) < gain)
 
-    def trajectory(self, momentum: Floats, step: float, leapfrogs: int) -> tuple[Evaluation, Floats]:
+    def trajectory(self, momentum: Floats, step: Floats, leapfrogs: int) -> tuple[Evaluation, Floats]:
         """Where the leapfrog ends, and with which momentum."""
         assert self.at.scores is not None
         z, h = self.z, self.cloud.whiten_scores(self.at.scores)

@@ -6,7 +6,9 @@ between rounds where acceptance leaves (0.6, 0.9). After a round, with its chain
 
     nested R-hat (see `nested_rhat`) of the last states stays under its limit, and
     the mean over the round and over the round before differ by no more than their Monte Carlo error, in every
-    whitened coordinate and the log density (errors from the K superchains, which are independent),
+    whitened coordinate and the log density (errors from the K superchains, which are independent), and
+    every chain has moved (nested R-hat of ranks does not see a few that are stuck far out, where it is steep; at an
+    acceptance of 0.8 six refusals in a row happen to one chain in 15,000),
 
 say that they have converged. The states from there on are the draws: all chains, evenly over iterations, until they
 are as many as came in.
@@ -43,7 +45,7 @@ from consilience.refine.nested_rhat import nested_rhat, nested_rhat_limit, quant
 from consilience.refine.pass_back import Evaluation, PassBack
 from consilience.refine.stein import Cloud
 
-WARMUP = 8
+WARMUP = 12
 ROUND = 6
 TARGET_ACCEPTANCE = 0.8
 # Acceptance of a round outside which the step is changed.
@@ -52,6 +54,7 @@ ACCEPTABLE = (0.6, 0.9)
 GAIN = 2.0
 # Standard errors by which two rounds' means may differ, by chance, in the worst of some tens of directions.
 STILL = 3.5
+# Share of starts without a finite score beyond which no chain is started.
 MOST_NON_FINITE = 0.1
 
 
@@ -193,24 +196,26 @@ class _Polishing:
     def room(self) -> bool:
         return self.spent() < self.settings.max_gradients
 
-    def iterate(self) -> float:
-        moved = self.chains.iterate(self.step_size)
+    def iterate(self, *, spread: bool = False) -> float:
+        moved = self.chains.iterate(self.step_size, spread=spread)
         self.path.states.append(self.chains.z)
         self.path.log_density.append(self.chains.at.log_density)
         self.path.acceptances.append(moved.acceptance)
         return moved.acceptance
 
     def warm_up(self) -> None:
-        """Fit the step: hundreds of chains say in one iteration what acceptance it has."""
+        """Fit the step: hundreds of chains say in one iteration what acceptance it has. In between, spread steps."""
         for past in range(WARMUP):
             if self.room() or not past:
-                off = self.iterate() - TARGET_ACCEPTANCE
-                self.step_size *= float(np.exp(GAIN * off / np.sqrt(1.0 + past)))
+                off = self.iterate(spread=past % 2 == 1) - TARGET_ACCEPTANCE
+                if past % 2 == 0:
+                    self.step_size *= float(np.exp(GAIN * off / np.sqrt(1.0 + past / 2)))
 
     def one_round(self) -> None:
         """Iterations with one step; afterwards the next round's is chosen."""
-        for _ in range(ROUND):
-            self.iterate()
+        stuck = bool(self.history) and self.history[-1]["unmoved"] > 0
+        for past in range(ROUND):
+            self.iterate(spread=stuck and past % 2 == 1)
         acceptance = float(np.mean(self.path.acceptances[-ROUND:]))
         self.history.append(
             {
@@ -219,9 +224,10 @@ class _Polishing:
                 "step": self.step_size,
                 "nested_rhat": self.nested_rhat(),
                 "drift": self.drift(),
+                "unmoved": self.unmoved(),
             }
         )
-        if not ACCEPTABLE[0] < acceptance < ACCEPTABLE[1]:
+        if not stuck and not ACCEPTABLE[0] < acceptance < ACCEPTABLE[1]:
             self.step_size *= float(np.exp(GAIN * (acceptance - TARGET_ACCEPTANCE)))
 
     # -- judging --
@@ -229,6 +235,11 @@ class _Polishing:
     def nested_rhat(self) -> float:
         watched = quantities(self.path.states[-1], self.path.log_density[-1])
         return float(nested_rhat(watched, self.settings.superchains).max())
+
+    def unmoved(self) -> int:
+        """How many chains are where they were when the round began."""
+        last = self.path.last(ROUND)
+        return int(np.count_nonzero(np.all(last == last[:1], axis=(0, 2))))
 
     def drift(self) -> float:
         """Largest difference between the means of the last two rounds, in standard errors."""
@@ -243,7 +254,7 @@ class _Polishing:
 
     def converged(self) -> bool:
         last = self.history[-1]
-        moving = ACCEPTABLE[0] < last["acceptance"]
+        moving = ACCEPTABLE[0] < last["acceptance"] and not last["unmoved"]
         return bool(moving and last["nested_rhat"] < self.limit and last["drift"] < STILL)
 
     # -- the end --
@@ -258,22 +269,15 @@ class _Polishing:
         effective = self.effective(chains, number)
         spent = self.pass_back.ledger.since(self.begun)
         # A budget that ends within the warm-up leaves no round.
-        last = self.history[-1] if self.history else {"nested_rhat": self.nested_rhat(), "drift": np.inf}
+        first = {"nested_rhat": self.nested_rhat(), "drift": np.inf, "unmoved": 0}
+        last = self.history[-1] if self.history else first
         outcome = "converged" if converged else "the budget ended before the chains had converged"
         note = (
             f"polish: {len(self.path.states)} steps of {self.settings.chains} chains, "
             f"{spent.full_data_gradients:.0f} full-data gradients: {outcome}; nested R-hat "
             f"{last['nested_rhat']:.2f} (limit {self.limit:.2f}); {number} draws, worth {effective:.0f}"
         )
-        warnings: tuple[str, ...] = ()
-        if not converged:
-            stuck = last["nested_rhat"] >= self.limit
-            why = "chains still remember where they started" if stuck else "their mean still moves"
-            warnings = (
-                f"polish: {why} after {spent.full_data_gradients:.0f} full-data gradients (nested R-hat "
-                f"{last['nested_rhat']:.2f}, limit {self.limit:.2f}): modes that chains do not cross keep the "
-                "share of draws that they came with. Look for separate modes, or raise `max_gradients`.",
-            )
+        warnings = () if converged else (self.what_is_left(last, spent.full_data_gradients),)
         record = {
             "name": Polish.name,
             "converged": converged,
@@ -281,11 +285,24 @@ class _Polishing:
             "nested_rhat": _finite(last["nested_rhat"]),
             "nested_rhat_limit": self.limit,
             "drift": _finite(last["drift"]),
+            "unmoved": last["unmoved"],
             "history": [{key: _finite(value) for key, value in entry.items()} for entry in self.history],
             "effective_draws": effective,
             "cost": spent.to_dict(),
         }
         return Refined(array, None, (note,), warnings, record, self.chains.at, effective)
+
+    def what_is_left(self, last: dict[str, Any], gradients: float) -> str:
+        """Why chains that have not converged have not."""
+        stuck = last["nested_rhat"] >= self.limit
+        why = "chains still remember where they started" if stuck else "their mean still moves"
+        if last["unmoved"]:
+            why = f"{last['unmoved']} of {self.settings.chains} chains do not move"
+        return (
+            f"polish: {why} after {gradients:.0f} full-data gradients (nested R-hat {last['nested_rhat']:.2f}, "
+            f"limit {self.limit:.2f}): modes that chains do not cross keep the share of draws that they came with. "
+            "Look for separate modes, or raise `max_gradients`."
+        )
 
     def effective(self, chains: Floats, number: int) -> float:
         """What the draws are worth for the worst of the means.
