@@ -2,7 +2,7 @@
 
 Formula. S = K M chains of HMC with the full data's scores (see `full_data_chains`), started at K draws, M chains at
 each. They go in rounds of a few iterations with a fixed step; the step is fitted in a short warm-up and changed
-between rounds where acceptance leaves (0.6, 0.9). After a round, with its chains' states,
+between rounds where acceptance leaves (0.7, 0.9). After a round, with its chains' states,
 
     nested R-hat (see `nested_rhat`) of the last states stays under its limit, and
     the mean over the round and over the round before differ by no more than their Monte Carlo error, in every
@@ -49,7 +49,7 @@ WARMUP = 12
 ROUND = 6
 TARGET_ACCEPTANCE = 0.8
 # Acceptance of a round outside which the step is changed.
-ACCEPTABLE = (0.6, 0.9)
+ACCEPTABLE = (0.7, 0.9)
 # How fast the step follows the acceptance while warming up.
 GAIN = 2.0
 # Standard errors by which two rounds' means may differ, by chance, in the worst of some tens of directions.
