@@ -48,7 +48,7 @@ def nested_rhat(x: Floats, superchains: int) -> Floats:
     >>> x = np.random.default_rng(0).normal(size=(256, 1, 2))
     >>> x[:, :, 1] += np.repeat(np.arange(64), 4)[:, None] / 16
     >>> nested_rhat(x, 64).round(1)
-    array([1.1, 1.7])
+    array([1.1, 1.6])
     """
     chains, draws, dimension = x.shape
     means = x.mean(axis=1).reshape(superchains, chains // superchains, dimension)
