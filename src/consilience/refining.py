@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from consilience.diagnose import certify
 from consilience.fitted import Fit
 from consilience.preparation import Ready
@@ -20,6 +22,7 @@ def refined(request: Request, ready: Ready, tasks: Sequence[ShardTask], result: 
     assert raw is not None
     coordinates, evaluation = raw, None
     notes, warnings, records = list(result.notes), list(result.warnings), []
+    worth: float | None = None
     # Short tasks on rows within reach are cheaper in this process than workers started anew for each round.
     engine = request.engine if request.engine is not None and request.engine.elsewhere else None
     pass_back = PassBack(
@@ -38,6 +41,7 @@ def refined(request: Request, ready: Ready, tasks: Sequence[ShardTask], result: 
         notes += step.notes
         warnings += step.warnings
         records.append(step.record)
+        worth = worth if step.effective_draws is None else step.effective_draws
     certificate = certify(
         coordinates,
         pass_back,
@@ -49,15 +53,17 @@ def refined(request: Request, ready: Ready, tasks: Sequence[ShardTask], result: 
         seed=request.seed,
     )
     changed = coordinates is not raw
+    array = space.to_user(coordinates) if changed else posterior.array
+    # How well the rule knew its own mean no longer matters once the mean comes from the data's scores.
+    sizes = None if changed else posterior.effective_sizes
     posterior = replace(
         posterior,
-        array=space.to_user(coordinates) if changed else posterior.array,
+        array=array,
         coordinates=coordinates,
         log_weights=log_weights,
-        # Draws that were proposed anew are not those of the shards' chains.
-        chain_lengths=posterior.chain_lengths if len(coordinates) == len(raw) else None,
-        # How well the rule knew its own mean no longer matters once the mean comes from the data's scores.
-        effective_sizes=None if changed else posterior.effective_sizes,
+        # New draws are not in the chains that the shards' were.
+        effective_sizes=sizes if worth is None else np.full(array.shape[1], worth),
+        chain_lengths=posterior.chain_lengths if worth is None else None,
         info={**posterior.info, "refinements": records, "certificate": certificate.to_dict()},
     )
     spent = pass_back.ledger.row_evaluations / result.settings["rows"]

@@ -29,6 +29,8 @@ class Refined:
     record : JSON-able: what was measured on the way, and what it cost
     evaluation : full-data scores at some of the returned draws that nothing was fitted to, or None; the
         certificate starts from them
+    effective_draws : how many independent draws these are worth, where they are new ones; None where they are those
+        that came in, moved or not
     """
 
     array: Floats
@@ -37,6 +39,7 @@ class Refined:
     warnings: tuple[str, ...] = ()
     record: dict[str, Any] = field(default_factory=dict)
     evaluation: Evaluation | None = None
+    effective_draws: float | None = None
 
 
 class Refinement(Protocol):

@@ -12,9 +12,11 @@ from consilience.refine.base import Refinement
 from consilience.refine.calibrate import Calibrate
 from consilience.refine.jackknife import Jackknife
 from consilience.refine.newton import Newton
+from consilience.refine.polish import Polish
 from consilience.refine.reweight import Reweight
+from consilience.refine.surrogate import Surrogate
 
-REFINEMENTS: tuple[type[Refinement], ...] = (Auto, Calibrate, Newton, Reweight, Jackknife)
+REFINEMENTS: tuple[type[Refinement], ...] = (Auto, Calibrate, Newton, Surrogate, Reweight, Polish, Jackknife)
 
 
 def get_refinement(name: str, **options: Any) -> Refinement:
@@ -24,11 +26,10 @@ def get_refinement(name: str, **options: Any) -> Refinement:
     --------
     >>> get_refinement("calibrate", max_rounds=2).max_rounds
     2
-    >>> get_refinement("polish")
+    >>> get_refinement("nothing")
     Traceback (most recent call last):
     ...
-    consilience.errors.InputError: refine: `refine` must be one of 'auto', 'calibrate', 'newton', 'reweight',
-    'jackknife'. Got ...
+    consilience.errors.InputError: refine: `refine` must be one of 'auto', 'calibrate', ... Got 'nothing'. ...
     """
     by_name = {kind.name: kind for kind in REFINEMENTS}
     if not isinstance(name, str) or name not in by_name:

@@ -203,7 +203,7 @@ def judged(
     warnings = said(few, kept, shape, quality, dimension)
     if kept:
         note = f"reweight: {len(rounds.rounds)} rounds, {spent}: weighted draws, {quality}"
-        return Refined(points, weights, (note,), warnings, record)
+        return Refined(points, weights, (note,), warnings, record, effective_draws=effective)
     why = "too few effective draws" if few else "the given draws are no worse than the weighted ones"
     note = f"reweight: nothing changed, {spent}: {why}; {quality}"
     return Refined(draws, log_weights, (note,), warnings, record)
