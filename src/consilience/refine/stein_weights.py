@@ -153,7 +153,8 @@ def reweighted_by_scores(
                 f"reweight: Stein weights on {np.count_nonzero(used)} draws, {spent}: effective size {effective:.0f}; "
                 "mean and covariance are sharper than that, quantiles are not"
             )
-            return Refined(points, log_kept, (note,), (), {**record, "kept": True})
+            record = {**record, "kept": True}
+            return Refined(points, log_kept, (note,), (), record, effective_draws=effective)
         why = f"so few draws (effective size {effective:.0f}) would be no better than the given ones"
     note = f"reweight: nothing changed, {spent}: {why}"
     warnings = (f"reweight: {why}, so the draws were left as they were. {advice}",) if advice else ()
