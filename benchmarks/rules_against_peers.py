@@ -29,7 +29,8 @@ import os
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -182,9 +183,26 @@ def contest(
     d: int, seed: int, draws: int, names: list[str], folder: str | None, memory: bool
 ) -> dict[str, Any]:
     """Everyone named, on one data set and one core: seconds, IAD, and ours' peak memory."""
+    with on_one_core():
+        return _contest(d, seed, draws, names, folder, memory)
+
+
+@contextmanager
+def on_one_core() -> Iterator[None]:
+    """One core for this process and what it starts, until the end: whoever called keeps the others."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(cores)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+def _contest(
+    d: int, seed: int, draws: int, names: list[str], folder: str | None, memory: bool
+) -> dict[str, Any]:
     from consilience.errors import ConsilienceError
 
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     data = Workload(d, seed, draws)
     found: dict[str, Any] = {"copy": {"seconds": [copy_seconds(list(data.draws))]}}
     for name in names:

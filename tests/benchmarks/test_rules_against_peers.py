@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 
@@ -11,6 +12,7 @@ from benchmarks import rules_against_peers
 from benchmarks.measuring import MET, MISSED
 from benchmarks.peer_verdicts import Found, judge, ratio_and_error
 from benchmarks.peers import programs
+from benchmarks.rules_against_peers import on_one_core
 
 # Stands in for a peer's program: averages the shards, as combine.R is called.
 AVERAGE = """
@@ -143,3 +145,10 @@ def test_rules_and_peers_run_and_are_reported(capsys):
     assert "IAD of consensus beyond that of" in said
     assert "peak memory of swiss" in said
     assert "refused, d = 2: fusion: `limit` must be at least" in said
+
+
+def test_the_caller_keeps_its_cores() -> None:
+    before = os.sched_getaffinity(0)
+    with on_one_core():
+        assert len(os.sched_getaffinity(0)) == 1
+    assert os.sched_getaffinity(0) == before

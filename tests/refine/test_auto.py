@@ -53,7 +53,9 @@ def test_gaussians_cost_no_surrogate(off: float, monkeypatch: pytest.MonkeyPatch
     target = Gaussian.of(3)
     start = target.draws(NUMBER, np.random.default_rng(0)) + off * np.sqrt(np.diagonal(target.covariance))
     found = Auto().refine(start, None, target.pass_back())
-    assert found.record["chosen"] == "calibrate" if off else found.record["chosen"] in ("calibrate", "nothing")
+    assert (
+        found.record["chosen"] == "calibrate" if off else found.record["chosen"] in ("calibrate", "nothing")
+    )
     assert "surrogate" not in found.notes[0]
 
 

@@ -185,7 +185,8 @@ def _grow(
     ends = np.cumsum([len(part.array) for part in parts])
     # The caller's parts become slices of it: one copy of their draws is enough.
     parts[:] = [
-        replace(part, array=points[end - len(part.array) : end]) for part, end in zip(parts, ends, strict=True)
+        replace(part, array=points[end - len(part.array) : end])
+        for part, end in zip(parts, ends, strict=True)
     ]
     shards = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part.array) for part in parts])
     each = powers / powers.sum() / np.array([len(part.array) for part in parts])
