@@ -354,6 +354,11 @@ def test_shards_apart_and_many_parameters_are_refused():
     apart = Subposteriors.of(rng.normal([[[0.0]], [[15.0]]], 1.0, size=(2, 500, 1)), kind="subposterior")
     with pytest.raises(DrawsError, match="limit"):
         get_combiner("fusion", targets="gaussian").combine(apart)
+    beyond = Subposteriors.of(
+        1e3 * np.arange(10.0)[:, None, None] + rng.normal(size=(10, 500, 1)), kind="subposterior"
+    )
+    with pytest.raises(DrawsError, match=r"1e\+308 evaluations"):
+        get_combiner("fusion", targets="gaussian").combine(beyond)
     many = Subposteriors.of(rng.normal(size=(2, 500, 40)), kind="subposterior")
     with pytest.raises(DrawsError, match="another rule"):
         get_combiner("fusion", targets="gaussian").combine(many)

@@ -184,7 +184,7 @@ class Fusion:
         raise must_be(
             self.name,
             "limit",
-            f"at least the {cost.evaluations:.2g} evaluations ({cost.proposals:.2g} proposals) that these shards "
+            f"at least the {_told(cost.evaluations)} evaluations ({_told(cost.proposals)} proposals) that these shards "
             f"are expected to take",
             self.limit,
             f"Use {'another tree or ' if self.tree != 'balanced' else ''}another rule, fewer parameters, or raise it.",
@@ -233,3 +233,8 @@ def target_misfit(density: Density, draws: Floats, autocorrelation: float) -> fl
     deviations = np.maximum(identities.std(axis=0), np.repeat([1.0, np.sqrt(2.0)], points.shape[1]))
     errors = deviations * np.sqrt(autocorrelation / len(points))
     return float(np.abs(identities.mean(axis=0) / errors).max())
+
+
+def _told(number: float) -> str:
+    """A number that may be too large for floating point."""
+    return f"{min(number, 1e308):.2g}"
