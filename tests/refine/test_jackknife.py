@@ -105,6 +105,7 @@ def test_second_order(biased: list[Case]) -> None:
     )
 
 
+@pytest.mark.long
 def test_draws_of_swiss() -> None:
     """The same with real draws of every shard, and the truth by importance sampling."""
     rng = np.random.default_rng(0)

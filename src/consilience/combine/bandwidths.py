@@ -92,6 +92,10 @@ def spread(draws: Floats) -> float:
     return min(deviation, within) if within > 0.0 else deviation
 
 
+def _called(at: float, gap) -> float:  # type: ignore[no-untyped-def]
+    return float(gap(at))
+
+
 def _root(gap, low: float, high: float) -> float | None:  # type: ignore[no-untyped-def]
     """Solve gap = 0; the bracket is widened as R's bw.SJ widens it, to a limit."""
     from scipy.optimize import brentq
@@ -99,7 +103,8 @@ def _root(gap, low: float, high: float) -> float | None:  # type: ignore[no-unty
     for _ in range(8):
         at_low, at_high = gap(low), gap(high)
         if np.isfinite(at_low) and np.isfinite(at_high) and at_low * at_high <= 0.0:
-            return float(brentq(gap, low, high, xtol=1e-4 * low))
+            # As an argument: brentq leaves a cycle behind that would keep what the function holds.
+            return float(brentq(_called, low, high, args=(gap,), xtol=1e-4 * low))
         low, high = low / 1.5, high * 1.2
     return None
 
