@@ -13,7 +13,11 @@ heavy tails raise E|z|⁴. Lags are summed until one is within its noise of noth
 Scalar products in those coordinates do not depend on the coordinates that the draws came in, and neither does n.
 A thousand draws are enough: the products at one lag are known to a share 1 / (d sqrt(draws)). Draws that made
 themselves round hide a share of what they have in common: what is in excess of independent draws is divided by
-(1 - d / n)². That was measured to leave n right within 10 % from n = 4 d on.
+(1 - d / n)². In 20 dimensions that was measured to leave n right within 5 % from n = 7 d on, and 20 % too small at 2 d.
+
+Fails where that share is large, in one to three dimensions: lags and heavy tails are then lost in noise, and n comes
+out too large. Of 2,000 autocorrelated draws worth 650 it found 910 in one dimension and 740 in three, of 400 worth
+140 it found 285 and 165, and the doubled variance of squares of t_6 it saw in 20 dimensions only.
 """
 
 from __future__ import annotations

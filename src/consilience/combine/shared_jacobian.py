@@ -7,7 +7,7 @@ J^{w_b - 1}: then the product is
 
     prod_b p_b J^{w_b} = J prod_b p_b,
 
-as it must be; these weights take from every shard as much as it can give. For a
+as it must be. Any powers that sum to 1 would do; with w_b a shard keeps as much of the Jacobian as of the prior. For a
 positive parameter with a posterior of relative width s, leaving it out moves the mean by (B - 1) s posterior
 deviations. Inflated draws need none of this: their densities are multiplied with powers w_b, which sum to 1, and
 so are their Jacobians. Nor do draws of `fit`, which takes the prior to the power w_b in u, its Jacobian with it.

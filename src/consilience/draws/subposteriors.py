@@ -82,7 +82,7 @@ class Subposteriors:
             (B,) positive, sum 1: the shards' shares of the rows. Default: equal.
         curvatures
             (B, d, d) inverse negative Hessians of the targets at their modes, in the draws' coordinates: rules that
-            invert covariances then have to guess less.
+            invert covariances then have to guess less. Combined with `supports=` or `parameters=` they do not count.
 
         Examples
         --------
